@@ -18,6 +18,8 @@ from harness import Account, Linerate, Tgt, linerate_binary, temporary_folder  #
 
 ROOT = HERE.parents[1]
 SIZE = 24 << 20
+# Blocks whose reads fail with a medium error, behind the check that needs such.
+BAD = "40-42"
 # A suite takes seconds; this is for a machine that has other things to do.
 TIME_LIMIT = 600
 # Faults of tgt 1.0.85, in the words of `examples/contract`:
@@ -45,11 +47,12 @@ def judge(url, *faults):
 
 def tests(folder):
     """Names, and what to do."""
-    volumes = ("ram=ram:24M", f"file=file:{folder}/disk.img?size=24M", f"wide=file:{folder}/wide.img?size=24M&block=4096")
+    volumes = ("ram=ram:24M", f"file=file:{folder}/disk.img?size=24M", f"wide=file:{folder}/wide.img?size=24M&block=4096",
+               f"bad=fail=1/1,on=read,blocks={BAD}+ram:24M")
 
-    def served(protocol, volume, driver):
+    def served(protocol, volume, driver, *faults):
         with Linerate(folder, volumes, driver=driver) as server:
-            judge(getattr(server, protocol)(volume))
+            judge(getattr(server, protocol)(volume), *faults)
 
     def foreign(thin):
         with Tgt(folder, SIZE) as target:
@@ -78,6 +81,7 @@ def tests(folder):
     for protocol in ("iscsi", "nvme", "iser", "nvme_rdma"):
         for volume in ("ram", "file", "wide"):
             yield f"{protocol}, {volume}", lambda protocol=protocol, volume=volume: served(protocol, volume, "auto")
+        yield f"{protocol}, bad blocks", lambda protocol=protocol: served(protocol, "bad", "auto", f"bad={BAD}")
         yield f"{protocol}, ram, on epoll", lambda protocol=protocol: served(protocol, "ram", "epoll")
     yield "iscsi, tgt, thin", lambda: foreign(1)
     yield "iscsi, tgt, thick", lambda: foreign(0)

@@ -25,11 +25,13 @@ pub(crate) fn lines(
             match kind.protocol {
                 Protocol::Iscsi => {
                     let target = daemon.iqn(&volume.target)?;
-                    iscsi(&mut lines, (target.as_str(), volume.lun), (kind.transport, *portal));
+                    let unit = Unit { target: target.as_str(), lun: volume.lun };
+                    iscsi(&mut lines, unit, kind.transport, *portal);
                 }
                 Protocol::Nvme => {
                     let subsystem = daemon.nqn(&volume.target)?;
-                    nvme(&mut lines, (subsystem.as_str(), volume.lun), (kind.transport, *portal));
+                    let unit = Unit { target: subsystem.as_str(), lun: volume.lun };
+                    nvme(&mut lines, unit, kind.transport, *portal);
                 }
             }
         }
@@ -37,7 +39,14 @@ pub(crate) fn lines(
     Ok(lines)
 }
 
-fn iscsi(lines: &mut Vec<String>, (target, lun): (&str, u16), (transport, portal): (Transport, SocketAddr)) {
+/// A volume as its clients find it.
+struct Unit<'a> {
+    /// The target's or subsystem's name.
+    target: &'a str,
+    lun: u16,
+}
+
+fn iscsi(lines: &mut Vec<String>, Unit { target, lun }: Unit<'_>, transport: Transport, portal: SocketAddr) {
     lines.push(format!("  {target}"));
     if transport == Transport::Iwarp {
         lines.push(format!("    Linux:    iscsiadm -m discovery -t st -I iser -p {portal} && iscsiadm -m node -T {target} -p {portal} -I iser --login"));
@@ -51,11 +60,8 @@ fn iscsi(lines: &mut Vec<String>, (target, lun): (&str, u16), (transport, portal
     lines.push(format!("    libiscsi: iscsi-inq iscsi://{portal}/{target}/{lun}"));
 }
 
-fn nvme(
-    lines: &mut Vec<String>,
-    (subsystem, lun): (&str, u16),
-    (transport, portal): (Transport, SocketAddr),
-) {
+fn nvme(lines: &mut Vec<String>, unit: Unit<'_>, transport: Transport, portal: SocketAddr) {
+    let Unit { target: subsystem, lun } = unit;
     let transport = match transport {
         Transport::Tcp => "tcp",
         Transport::Iwarp => "rdma",

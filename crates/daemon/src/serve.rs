@@ -186,7 +186,7 @@ fn spawn(
         .map(|core| {
             let (cores, tell) = (Arc::clone(cores), tell.clone());
             let life = CoreLife(tell.clone());
-            core.spawn(move |world| ServingCore::new(cores, world, (tell, life)))
+            core.spawn(move |world| ServingCore::new(cores, world, tell, life))
                 .context("an event loop's thread cannot be started")
         })
         .collect()

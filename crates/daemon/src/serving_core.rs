@@ -40,7 +40,8 @@ impl ServingCore {
     pub(crate) fn new(
         cores: Arc<Cores>,
         world: World<Message>,
-        (tell, life): (Sender<ControlInput>, CoreLife),
+        tell: Sender<ControlInput>,
+        life: CoreLife,
     ) -> Self {
         let (number, waker) = (world.core, world.waker.clone());
         // It has no volume whose queue it could fail to open.

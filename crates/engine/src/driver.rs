@@ -10,15 +10,16 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use host::{Accepted, Endpoint, Event, Kind, Level};
-use protocol::{CloseReason, Connection, Ended, Instant, Notice, NoticeKind, Placement, Transmit};
-use volume::Tag;
+use protocol::{CloseReason, Connection, Ended, Instant, Notice, NoticeKind, Parties, Placement, Transmit};
+use volume::{Submission, Tag};
 
 use crate::catalogue::Departure;
 use crate::hub::Hub;
 use crate::kind::{ServedId, ServedKind, Tagged};
 use crate::limits::PARKED_GUESS;
 use crate::message::{Inbound, Member};
-use crate::queues::{Slot, Submission, SubmitError};
+use crate::queues::{Slot, SubmitError};
+use crate::serving_connection::ServingConnection;
 use crate::volume_kind::VolumeKind;
 
 /// What tells one protocol's driver from another's: how inbox and actions map to its words.
@@ -27,28 +28,10 @@ pub(crate) trait Role {
     type Kind: ServedKind;
 
     /// The protocol's state machine.
-    type Connection: Connection;
-
-    /// What carries it, for people, unless it is TCP.
-    const CARRIER: Option<&'static str>;
+    type Connection: ServingConnection;
 
     /// What the inbox says, in the connection's words; `None` when it does not concern this connection.
     fn input(inbound: Inbound<Self::Kind>) -> Option<<Self::Connection as Connection>::Input>;
-
-    /// What people are to be told.
-    fn notice(connection: &mut Self::Connection) -> Option<Notice>;
-
-    /// Who is at the other end, and what it asked for.
-    fn parties(connection: &Self::Connection) -> (Option<String>, Option<String>);
-
-    /// True while the connection has a use of this: a unit or namespace on the volume.
-    fn uses(connection: &Self::Connection, served: ServedId) -> bool;
-
-    /// True when the connection's host is to leave because of what has changed behind the portal.
-    fn is_withdrawn(connection: &Self::Connection) -> bool;
-
-    /// True when the connection tells its host what has changed behind the portal.
-    fn reports_changes(connection: &Self::Connection) -> bool;
 
     /// Does what the connection asks for.
     fn act(action: <Self::Connection as Connection>::Action, context: &mut DriverContext<Self::Kind>);
@@ -60,14 +43,14 @@ pub(crate) struct DriverContext<K: ServedKind = VolumeKind> {
     pub(crate) member: Member,
     pub(crate) now: Instant,
     slot: Slot,
-    parked: VecDeque<Submission<K>>,
+    parked: VecDeque<Submission<K::Request>>,
     outstanding: usize,
 }
 
 impl<K: ServedKind> DriverContext<K> {
     /// Submits a request, or parks it behind those that a full queue gave back.
     #[inline]
-    pub(crate) fn submit(&mut self, submission: Submission<K>) {
+    pub(crate) fn submit(&mut self, submission: Submission<K::Request>) {
         self.outstanding += 1;
         if !self.parked.is_empty() {
             self.parked.push_back(submission);
@@ -81,7 +64,7 @@ impl<K: ServedKind> DriverContext<K> {
     /// A request that a full queue gave back. One that a fence has overtaken returns to its connection, behind the fence in its
     /// inbox, to be judged again.
     #[cold]
-    fn given_back(&self, error: SubmitError<K>) -> Option<Submission<K>> {
+    fn given_back(&self, error: SubmitError<K>) -> Option<Submission<K::Request>> {
         match error {
             SubmitError::Full(submission) => Some(submission),
             SubmitError::StaleEpoch(submission) => {
@@ -94,7 +77,7 @@ impl<K: ServedKind> DriverContext<K> {
     /// Asks that a request end soon; a parked one ends here.
     pub(crate) fn cancel(&mut self, served: ServedId, tag: Tag) {
         let parked =
-            self.parked.iter().position(|parked| (parked.served, parked.request.tag()) == (served, tag));
+            self.parked.iter().position(|parked| (parked.volume, parked.request.tag()) == (served, tag));
         match parked.and_then(|index| self.parked.remove(index)) {
             Some(parked) => {
                 let completion = K::cancelled(parked.request);
@@ -164,11 +147,11 @@ impl<R: Role> Driver<R> {
 
     /// Tells people what has come up, and once why the connection ends.
     fn tell(&mut self) {
-        while let Some(notice) = R::notice(&mut self.connection) {
+        while let Some(notice) = self.connection.poll_notice() {
             if notice.kind == NoticeKind::Login {
                 self.told = Told::Login;
             }
-            self.record(noticed(notice, R::CARRIER));
+            self.record(noticed(notice, R::Connection::CARRIER));
         }
         if self.told != Told::End
             && let Some(reason) = self.poll_close()
@@ -185,7 +168,7 @@ impl<R: Role> Driver<R> {
         }
         let journal = &self.context.hub.journal;
         if journal.wants(event.kind, event.level) {
-            let (initiator, target) = R::parties(&self.connection);
+            let Parties { initiator, target } = self.connection.parties();
             journal.record(Event { peer: Some(self.peer), initiator, target, ..event });
         }
     }
@@ -208,12 +191,12 @@ impl<R: Role> Driver<R> {
     /// Lets the connection hear what is behind its portal. Before all cores serve that, one that would tell its host does not.
     #[cold]
     fn change_portal(&mut self, now: Instant, inbound: Inbound<R::Kind>) {
-        if matches!(inbound, Inbound::PortalCommitted(_)) && R::reports_changes(&self.connection) {
+        if matches!(inbound, Inbound::PortalCommitted(_)) && self.connection.reports_changes() {
             return;
         }
         let Some(input) = R::input(inbound) else { return };
         self.connection.handle_input(now, input);
-        if self.departure.is_none() && R::is_withdrawn(&self.connection) {
+        if self.departure.is_none() && self.connection.is_withdrawn() {
             self.departure = Some(Departure::Asked);
             self.context.hub.observer.observe_departure(Departure::Asked);
         }
@@ -229,7 +212,7 @@ impl<R: Role> Driver<R> {
     }
 
     fn uses(&self, served: ServedId) -> bool {
-        R::uses(&self.connection, served) || self.context.parked.iter().any(|parked| parked.served == served)
+        self.connection.uses(served) || self.context.parked.iter().any(|parked| parked.volume == served)
     }
 
     fn act(&mut self) {

@@ -59,7 +59,9 @@ impl Owner {
             Err(refused) => self.answer(call.from, Answer::Reserved(call.tag, Err(refused))),
             Ok(change) => {
                 let (view, notices, aborted) = (change.view, change.notices.into(), change.aborted.into());
-                let number = self.begin(call.from, (call.tag, Awaited::Reservation), cores.into());
+                let (from, tag) = (call.from, call.tag);
+                let number =
+                    self.begin(Pending { from, tag, awaited: Awaited::Reservation, missing: cores.into() });
                 let cause = Cause::Reservations { view, notices, aborted };
                 self.outcomes.push_back(Outcome::Broadcast(Fence { number, served: call.volume, cause }));
             }
@@ -83,15 +85,16 @@ impl Owner {
             return self.answer(from, Answer::Reset(tag, served.is_empty()));
         }
         self.resets += 1;
-        let number = self.begin(from, (tag, Awaited::Reset), usize::from(cores) * served.len());
+        let missing = usize::from(cores) * served.len();
+        let number = self.begin(Pending { from, tag, awaited: Awaited::Reset, missing });
         for served in served {
             self.outcomes.push_back(Outcome::Broadcast(Fence { number, served, cause: cause.clone() }));
         }
     }
 
-    fn begin(&mut self, from: Member, (tag, awaited): (u32, Awaited), missing: usize) -> u64 {
+    fn begin(&mut self, pending: Pending) -> u64 {
         self.last += 1;
-        self.pending.insert(self.last, Pending { from, tag, awaited, missing });
+        self.pending.insert(self.last, pending);
         self.last
     }
 

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use buf::Pool;
 use host::{CoreIndex, EndpointId, Event, Journal, ListenerId, Postbox};
 use protocol::Instant;
-use volume::Tag;
+use volume::{QueueContext, Submission, Tag};
 
 use crate::catalogue::ControlObserver;
 use crate::config::EngineConfig;
 use crate::kind::{ServedId, ServedKind, Tagged, Telling};
 use crate::message::{Answer, Inbound, Member, Message};
-use crate::queues::{LAST, Queues, Slot, Submission, SubmitError};
+use crate::queues::{LAST, Queues, Slot, SubmitError};
 
 /// What the hub knows of one driver.
 struct ConnectionSlot<K: ServedKind> {
@@ -103,11 +103,12 @@ impl<K: ServedKind> ConnectionTable<K> {
 
 impl<K: ServedKind> Hub<K> {
     pub(crate) fn new(
-        core: CoreIndex,
-        (pool, config): (Pool, &EngineConfig),
+        config: &EngineConfig,
+        context: &QueueContext,
         postbox: Arc<dyn Postbox<Message>>,
         queues: Queues<K>,
     ) -> Rc<Self> {
+        let (core, pool) = (context.core.0, context.pool.clone());
         let (queues, table) = (RefCell::new(queues), RefCell::new(ConnectionTable::new()));
         let (journal, observer) = (Arc::clone(&config.journal), Arc::clone(&config.observer));
         Rc::new(Self { core, pool, journal, observer, postbox, queues, table })
@@ -259,7 +260,7 @@ impl<K: ServedKind> Hub<K> {
         &self,
         now: Instant,
         slot: Slot,
-        submission: Submission<K>,
+        submission: Submission<K::Request>,
     ) -> Result<(), SubmitError<K>> {
         self.queues.borrow_mut().submit(now, slot, submission)
     }

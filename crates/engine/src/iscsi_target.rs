@@ -8,63 +8,21 @@ use host::Accepted;
 use iscsi::datamover::iser::{self, target_needs};
 use iscsi::datamover::tcp;
 use iscsi::target::{Action, Input, Portal, Resources};
-use protocol::{Entropy, Instant, Notice};
+use protocol::{Entropy, Instant};
 use scsi::NexusEvent;
-use volume::VolumeId;
 
 use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::iwarp_link::{IwarpLink, for_iser};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall, ResetCall};
-use crate::queues::Submission;
+use crate::serving_connection::{ServingConnection, serving_connection};
 use crate::volume_kind::VolumeKind;
-
-/// A target's side of a connection, whatever carries it.
-pub(crate) trait TargetEnd: protocol::Connection<Input = Input, Action = Action> {
-    /// What carries it, for people, unless it is TCP.
-    const CARRIER: Option<&'static str>;
-
-    fn poll_notice(&mut self) -> Option<Notice>;
-    fn parties(&self) -> (Option<String>, Option<String>);
-    fn uses(&self, volume: VolumeId) -> bool;
-    fn is_withdrawn(&self) -> bool;
-    fn reports_changes(&self) -> bool;
-}
-
-/// Passes each call on.
-macro_rules! target_end {
-    ($connection:ty, $carrier:expr) => {
-        impl TargetEnd for $connection {
-            const CARRIER: Option<&'static str> = $carrier;
-
-            fn poll_notice(&mut self) -> Option<Notice> {
-                self.poll_notice()
-            }
-
-            fn parties(&self) -> (Option<String>, Option<String>) {
-                self.parties()
-            }
-
-            fn uses(&self, volume: VolumeId) -> bool {
-                self.uses(volume)
-            }
-
-            fn is_withdrawn(&self) -> bool {
-                self.is_withdrawn()
-            }
-
-            fn reports_changes(&self) -> bool {
-                self.reports_changes()
-            }
-        }
-    };
-}
 
 /// iSER over software iWARP, at a target.
 pub(crate) type IserTarget = iser::TargetConnection<iwarp::Connection>;
 
-target_end!(tcp::TargetConnection, None);
-target_end!(IserTarget, Some("iSER"));
+serving_connection!(tcp::TargetConnection, None);
+serving_connection!(IserTarget, Some("iSER"));
 
 /// What a connection is made of, beside its portal.
 pub(crate) struct Newcomer<'a> {
@@ -100,11 +58,9 @@ impl IscsiTarget<IserTarget> {
     }
 }
 
-impl<C: TargetEnd> Role for IscsiTarget<C> {
+impl<C: ServingConnection<Input = Input, Action = Action>> Role for IscsiTarget<C> {
     type Kind = VolumeKind;
     type Connection = C;
-
-    const CARRIER: Option<&'static str> = C::CARRIER;
 
     #[inline]
     fn input(inbound: Inbound) -> Option<Input> {
@@ -133,32 +89,10 @@ impl<C: TargetEnd> Role for IscsiTarget<C> {
         })
     }
 
-    fn notice(connection: &mut C) -> Option<Notice> {
-        connection.poll_notice()
-    }
-
-    fn parties(connection: &C) -> (Option<String>, Option<String>) {
-        connection.parties()
-    }
-
-    fn uses(connection: &C, volume: VolumeId) -> bool {
-        connection.uses(volume)
-    }
-
-    fn is_withdrawn(connection: &C) -> bool {
-        connection.is_withdrawn()
-    }
-
-    fn reports_changes(connection: &C) -> bool {
-        connection.reports_changes()
-    }
-
     #[inline]
     fn act(action: Action, context: &mut DriverContext) {
         match action {
-            Action::Submit { volume, epoch, request } => {
-                context.submit(Submission { served: volume, epoch, request });
-            }
+            Action::Submit(submission) => context.submit(submission),
             Action::Cancel { volume, tag } => context.cancel(volume, tag),
             Action::Event { volume, event } => {
                 let member = context.member;

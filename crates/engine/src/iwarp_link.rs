@@ -12,6 +12,14 @@ use verbs::PrivateData;
 
 use crate::limits::{INITIATOR_READS, MSS, MSS_LOCAL, TARGET_READS};
 
+/// The initiator's end of a queue pair.
+#[derive(Debug)]
+pub(crate) struct InitiatorEnd {
+    /// What its peer is told with the request to connect.
+    pub(crate) words: PrivateData,
+    pub(crate) queues: QueueLimits,
+}
+
 /// How a TCP stream is to carry RDMA.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IwarpLink {
@@ -33,19 +41,15 @@ impl IwarpLink {
     pub(crate) fn responder(self, now: Instant, queues: QueueLimits, pool: &Pool) -> iwarp::Connection {
         // Targets and controllers read their peers' memory, and have none to be read.
         let offer = Offer { rtr: RtrKinds::ALL, ird: 1, ord: TARGET_READS, ..self.offer() };
-        self.queue_pair(now, (Role::Responder, offer, queues), pool)
+        iwarp::Connection::new(now, self.config(Role::Responder, offer, queues), Account::new(pool))
     }
 
-    /// The queue pair of a connection that was made, with these words for its peer.
-    pub(crate) fn initiator(
-        self,
-        now: Instant,
-        (words, queues): (PrivateData, QueueLimits),
-        pool: &Pool,
-    ) -> iwarp::Connection {
+    /// The queue pair of a connection that was made.
+    pub(crate) fn initiator(self, now: Instant, initiator: InitiatorEnd, pool: &Pool) -> iwarp::Connection {
+        let InitiatorEnd { words, queues } = initiator;
         // Initiators and hosts send first in any case: nothing else has to show that they are ready.
         let offer = Offer { ird: INITIATOR_READS, ord: 1, ..self.offer() };
-        self.queue_pair(now, (Role::Initiator(words), offer, queues), pool)
+        iwarp::Connection::new(now, self.config(Role::Initiator(words), offer, queues), Account::new(pool))
     }
 
     fn offer(self) -> Offer {
@@ -53,14 +57,8 @@ impl IwarpLink {
         Offer { revision: Revision::Two, markers: false, crc: self.crc, rtr, ird: 0, ord: 0 }
     }
 
-    fn queue_pair(
-        self,
-        now: Instant,
-        (role, offer, queues): (Role, Offer, QueueLimits),
-        pool: &Pool,
-    ) -> iwarp::Connection {
-        let config = Config { role, offer, queues, mss: self.mss, solicited: false };
-        iwarp::Connection::new(now, config, Account::new(pool))
+    fn config(self, role: Role, offer: Offer, queues: QueueLimits) -> Config {
+        Config { role, offer, queues, mss: self.mss, solicited: false }
     }
 }
 

@@ -40,7 +40,7 @@ impl<K: ServedKind> KindCore<K> {
         let mut queues = Queues::new(context.waker.clone());
         queues.prepare(served, &context)?;
         queues.commit();
-        let hub = Hub::new(context.core.0, (context.pool.clone(), config), postbox, queues);
+        let hub = Hub::new(config, &context, postbox, queues);
         Ok(Self { hub, context, fences: HashMap::new() })
     }
 

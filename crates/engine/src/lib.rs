@@ -31,6 +31,7 @@ mod message;
 mod nvme_controller;
 mod queues;
 pub mod remote;
+mod serving_connection;
 mod volume_kind;
 mod volume_watch;
 

@@ -6,62 +6,20 @@ use std::sync::Arc;
 use buf::Pool;
 use nvme::controller::{Action, Connection, Input, Portal, Reservations};
 use nvme::rdma::ControllerConnection;
-use protocol::{Instant, Notice};
-use volume::VolumeId;
+use protocol::Instant;
 
 use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::iwarp_link::{IwarpLink, for_nvme};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
-use crate::queues::Submission;
+use crate::serving_connection::{ServingConnection, serving_connection};
 use crate::volume_kind::VolumeKind;
-
-/// A controller's side of a connection, whatever carries it.
-pub(crate) trait ControllerEnd: protocol::Connection<Input = Input, Action = Action> {
-    /// What carries it, for people, unless it is TCP.
-    const CARRIER: Option<&'static str>;
-
-    fn poll_notice(&mut self) -> Option<Notice>;
-    fn parties(&self) -> (Option<String>, Option<String>);
-    fn uses(&self, volume: VolumeId) -> bool;
-    fn is_withdrawn(&self) -> bool;
-    fn reports_changes(&self) -> bool;
-}
-
-/// Passes each call on.
-macro_rules! controller_end {
-    ($connection:ty, $carrier:expr) => {
-        impl ControllerEnd for $connection {
-            const CARRIER: Option<&'static str> = $carrier;
-
-            fn poll_notice(&mut self) -> Option<Notice> {
-                self.poll_notice()
-            }
-
-            fn parties(&self) -> (Option<String>, Option<String>) {
-                self.parties()
-            }
-
-            fn uses(&self, volume: VolumeId) -> bool {
-                self.uses(volume)
-            }
-
-            fn is_withdrawn(&self) -> bool {
-                self.is_withdrawn()
-            }
-
-            fn reports_changes(&self) -> bool {
-                self.reports_changes()
-            }
-        }
-    };
-}
 
 /// NVMe/RDMA over software iWARP, at a controller.
 pub(crate) type RdmaController = ControllerConnection<iwarp::Connection>;
 
-controller_end!(Connection, None);
-controller_end!(RdmaController, Some("NVMe/RDMA"));
+serving_connection!(Connection, None);
+serving_connection!(RdmaController, Some("NVMe/RDMA"));
 
 /// A controller's side of a connection: one queue.
 pub(crate) struct NvmeController<C = Connection>(PhantomData<C>);
@@ -86,11 +44,9 @@ impl NvmeController<RdmaController> {
     }
 }
 
-impl<C: ControllerEnd> Role for NvmeController<C> {
+impl<C: ServingConnection<Input = Input, Action = Action>> Role for NvmeController<C> {
     type Kind = VolumeKind;
     type Connection = C;
-
-    const CARRIER: Option<&'static str> = C::CARRIER;
 
     #[inline]
     fn input(inbound: Inbound) -> Option<Input> {
@@ -117,32 +73,10 @@ impl<C: ControllerEnd> Role for NvmeController<C> {
         })
     }
 
-    fn notice(connection: &mut C) -> Option<Notice> {
-        connection.poll_notice()
-    }
-
-    fn parties(connection: &C) -> (Option<String>, Option<String>) {
-        connection.parties()
-    }
-
-    fn uses(connection: &C, volume: VolumeId) -> bool {
-        connection.uses(volume)
-    }
-
-    fn is_withdrawn(connection: &C) -> bool {
-        connection.is_withdrawn()
-    }
-
-    fn reports_changes(connection: &C) -> bool {
-        connection.reports_changes()
-    }
-
     #[inline]
     fn act(action: Action, context: &mut DriverContext) {
         match action {
-            Action::Submit { volume, epoch, request } => {
-                context.submit(Submission { served: volume, epoch, request });
-            }
+            Action::Submit(submission) => context.submit(submission),
             Action::Cancel { volume, tag } => context.cancel(volume, tag),
             Action::Reserve { tag, volume, registrant, command } => {
                 let call = ReserveCall { from: context.member, tag, volume, registrant, command };

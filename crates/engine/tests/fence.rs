@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DELAY, READ, Server, WRITE, command, transfer};
-use nvme::reservation::encode;
+use nvme::reservation::{ReservationCommand, encode};
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
 use volume::reservation::{Command, ReservationType};
@@ -28,7 +28,7 @@ fn two() -> Server {
 }
 
 fn reserve(server: &mut Server, stream: usize, change: &Command) {
-    let (entry, keys) = encode(1, change);
+    let ReservationCommand { entry, data: keys } = encode(1, change);
     server.send_with(stream, command(entry, 9), &keys);
 }
 

@@ -12,7 +12,7 @@ use engine::{
     Catalogue, ControlEvent, Departure, Generation, ListenerRole, Message, NamedVolume, ServedVolume,
 };
 use nvme::controller::Portal;
-use nvme::reservation::encode;
+use nvme::reservation::{ReservationCommand, encode};
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
 use protocol::CloseReason;
@@ -83,11 +83,11 @@ fn reservations_of_a_withdrawn_volume_do_not_change_any_more() {
     let catalogue = first(ram());
     let mut server = Server::serving(&catalogue);
     let register = |new_key| encode(1, &Command::Register { key: Some(0), new_key, persist: None });
-    let (entry, keys) = register(1);
+    let ReservationCommand { entry, data: keys } = register(1);
     server.send_with(1, command(entry, 9), &keys);
     assert_eq!(server.completions(1), [(9, Status::SUCCESS, 0)]);
     server.propose(without_disk(&catalogue));
-    let (entry, keys) = register(2);
+    let ReservationCommand { entry, data: keys } = register(2);
     server.send_with(1, command(entry, 9), &keys);
     assert_eq!(server.completions(1), [(9, Status::INVALID_FIELD.dnr(), 0)]);
 }

@@ -17,6 +17,10 @@ pub struct ListenerId(pub u32);
 /// One end of a byte stream, driven by whoever moves the bytes. It is a
 /// [`Connection`](protocol::Connection) whose inputs and actions somebody has taken care of: the calls are those of that
 /// trait and in its order; [`turn`](Self::turn) comes after receiving and before transmitting.
+///
+/// It declares those calls again, and is no supertrait of `Connection` nor has it for one: `Connection` has types and a constant of its protocol, so that whoever
+/// drives it is compiled for it, and an endpoint is a `dyn` of which a reactor holds many sorts at a time. Nor is each connection an endpoint: a client's connection
+/// is made only once its stream is connected, and a driver looks after what its connection asks for between two calls.
 pub trait Endpoint {
     /// Bytes that the staging area must hold at least.
     fn staging(&self) -> usize;

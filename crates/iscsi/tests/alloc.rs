@@ -15,7 +15,7 @@ use iscsi::datamover::iser::Invalidation;
 use iscsi::datamover::tcp;
 use iscsi::{initiator, session, target};
 use protocol::{Connection, Group, Instant, SeededEntropy, Transmit};
-use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag};
+use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Submission, Tag};
 
 /// One end with memory of its own that is kept.
 struct End<C> {
@@ -97,7 +97,7 @@ where
             while let Some(action) = self.far.connection.poll_action() {
                 any = true;
                 let input = match action {
-                    target::Action::Submit { request: Request { tag, operation }, .. } => {
+                    target::Action::Submit(Submission { request: Request { tag, operation }, .. }) => {
                         let outcome = match operation {
                             Operation::Read { into, .. } => Outcome::Data(into.freeze().into()),
                             _ => Outcome::Done,

@@ -11,7 +11,7 @@ use iscsi::keys::{DigestPolicy, Tuning};
 use iscsi::pdu::{BasicHeaderSegment, Opcode, padding};
 use iscsi::target::{Action, Input};
 use protocol::{Connection, Instant};
-use volume::{Durability, Extent, Operation};
+use volume::{Durability, Extent, Operation, Submission};
 
 fn name(opcode: Opcode) -> &'static str {
     match opcode {
@@ -61,7 +61,7 @@ fn cost(table: &mut String, title: &str, tuning: Tuning) {
             }
             bench.pair.far.receive(Instant::ZERO, &out);
             while let Some(action) = bench.pair.far.connection.poll_action() {
-                if let Action::Submit { request, .. } = action {
+                if let Action::Submit(Submission { request, .. }) = action {
                     let completion = bench.memory.carry_out(request);
                     bench.pair.far.connection.handle_input(Instant::ZERO, Input::Completion(completion));
                 }

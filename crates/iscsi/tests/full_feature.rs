@@ -10,16 +10,16 @@ use common::{BLOCK, INITIATOR, TARGET, portal};
 use iscsi::connection::State;
 use iscsi::limits::{self, DRAIN_TIME, IMMEDIATE_DEPTH, MANAGEMENT_DEPTH, MANAGEMENT_TIME};
 use iscsi::pdu::{
-    DataIn, DataOut, DataRange, Function, FunctionResponse, LogoutReason, LogoutRequest, LogoutResponse,
-    NopIn, NopOut, Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand, ScsiResponse,
-    TaskManagementRequest, TaskManagementResponse, TaskTags, TextRequest, TextResponse,
+    DataIn, DataOut, DataRange, DataStatus, Function, FunctionResponse, LogoutReason, LogoutRequest,
+    LogoutResponse, NopIn, NopOut, Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand,
+    ScsiResponse, TaskManagementRequest, TaskManagementResponse, TaskTags, TextRequest, TextResponse,
 };
 use iscsi::target::{Action, Input, Portal};
 use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection};
 use scsi::{NexusEvent, builder};
 use volume::reservation::{Registrant, Registration, ReservationType, View};
-use volume::{Epoch, Extent, Features, Operation, VolumeErrorKind, VolumeId};
+use volume::{Epoch, Extent, Features, Operation, Submission, VolumeErrorKind, VolumeId};
 
 const LUN: [u8; 8] = [0; 8];
 /// The same unit by flat addressing (SAM-5 §4.7.7.3).
@@ -75,7 +75,10 @@ fn status_travels_with_the_last_data() {
     let answers = command(&mut raw, (2, read(0, 256)), |command| command.reading(131_072), &[]);
     assert_eq!(opcodes(&answers), [Opcode::DATA_IN; 2], "two segments of 65536, no response");
     let last = DataIn::from_bytes(&answers[1].header);
-    assert_eq!((last.status(), last.data_sn(), last.buffer_offset()), (Some((0, Residual::None)), 1, 65_536));
+    assert_eq!(
+        (last.status(), last.data_sn(), last.buffer_offset()),
+        (Some(DataStatus { status: 0, residual: Residual::None }), 1, 65_536)
+    );
     assert!(!DataIn::from_bytes(&answers[0].header).is_final());
 }
 
@@ -83,10 +86,10 @@ fn status_travels_with_the_last_data() {
 fn residuals() {
     let mut raw = ready();
     let answers = command(&mut raw, (2, read(0, 2)), |command| command.reading(2048), &[]);
-    let (status, residual) = DataIn::from_bytes(&answers[0].header).status().unwrap();
+    let DataStatus { status, residual } = DataIn::from_bytes(&answers[0].header).status().unwrap();
     assert_eq!((status, residual, answers[0].data.len()), (0, Residual::Underflow(1024), 1024));
     let answers = command(&mut raw, (3, read(0, 2)), |command| command.reading(512), &[]);
-    let (status, residual) = DataIn::from_bytes(&answers[0].header).status().unwrap();
+    let DataStatus { status, residual } = DataIn::from_bytes(&answers[0].header).status().unwrap();
     assert_eq!((status, residual, answers[0].data.len()), (0, Residual::Overflow(512), 512));
     let answers = command(&mut raw, (4, write(0, 1)), |command| command.writing(1024, 1024), &[7; 1024]);
     let response = ScsiResponse::from_bytes(&answers[0].header);
@@ -682,7 +685,9 @@ fn a_request_that_a_fence_overtook_is_judged_again() {
     }
     let mut requests = Vec::new();
     while let Some(action) = raw.half.connection.poll_action() {
-        let Action::Submit { epoch: Epoch(0), request, .. } = action else { panic!("{action:?}") };
+        let Action::Submit(Submission { epoch: Epoch(0), request, .. }) = action else {
+            panic!("{action:?}")
+        };
         requests.push(request);
     }
     let connection = &mut raw.half.connection;
@@ -691,7 +696,7 @@ fn a_request_that_a_fence_overtook_is_judged_again() {
         connection.handle_input(raw.now, Input::StaleEpoch(Box::new(request)));
     }
     match connection.poll_action() {
-        Some(Action::Submit { epoch: Epoch(5), request, .. }) => {
+        Some(Action::Submit(Submission { epoch: Epoch(5), request, .. })) => {
             let completion = raw.memory.carry_out(request);
             connection.handle_input(raw.now, Input::Completion(completion));
         }
@@ -700,7 +705,10 @@ fn a_request_that_a_fence_overtook_is_judged_again() {
     let answers = raw.settle();
     let status = ScsiResponse::from_bytes(&answers[0].header).status();
     assert_eq!(status, Some(scsi::Status::ReservationConflict as u8), "the write is not");
-    assert_eq!(DataIn::from_bytes(&answers[1].header).status(), Some((0, Residual::None)));
+    assert_eq!(
+        DataIn::from_bytes(&answers[1].header).status(),
+        Some(DataStatus { status: 0, residual: Residual::None })
+    );
     assert!(raw.memory.bytes.iter().all(|byte| *byte == 0));
 }
 

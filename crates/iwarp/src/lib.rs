@@ -10,7 +10,7 @@
 //! | RFC 5041: DDP's segments and untagged queues | [`ddp`], `untagged` |
 //! | RFC 5040: RDMAP's messages | [`rdmap`], [`terminate`] |
 //! | RFC 5040 §4.8 and §7, RFC 5041 §7, RFC 5044 §8: errors | [`violation`] |
-//! | the queue pair | `send_queue` and its table, `receive_queue`, `inbound_reads`, `sender`, `arrival`, `connection` |
+//! | the queue pair | `send_queue` and its table, [`verbs::ReceiveQueue`], `inbound_reads`, `sender`, `arrival`, `connection` |
 //!
 //! What RFC 7306 adds (atomic operations, immediate data) no peer of ours uses: its opcodes are unexpected ones.
 //!
@@ -29,7 +29,6 @@ mod inbound_reads;
 pub mod limits;
 pub mod mpa;
 pub mod rdmap;
-mod receive_queue;
 mod send_queue;
 mod sender;
 pub mod terminate;

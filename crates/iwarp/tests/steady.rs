@@ -1,7 +1,7 @@
 //! In the steady state no message, write or read allocates (ARCHITECTURE.md).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "rig/counting_allocator.rs"]
+#[path = "../../verbs/tests/common/counting_allocator.rs"]
 mod counting_allocator;
 mod rig;
 

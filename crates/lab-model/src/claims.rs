@@ -22,7 +22,7 @@ use crate::scenario::{Claim, Scenario, needs};
 use evaluate::{Scope, Seen, Truth};
 use grammar::Test;
 pub use reasons::NotMeasured;
-use reasons::{Incomparable, NotTestable};
+use reasons::{ArmEvidence, Incomparable, NotTestable};
 
 /// What became of a claim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -247,13 +247,14 @@ fn because(truth: &Truth, detail: &str) -> String {
 /// What was measured on the thing itself is not compared with what stood in for it.
 fn comparable(test: &Test, results: &[PointResult]) -> Result<(), Incomparable> {
     let named = test.arms();
-    let mut seen: Vec<(&str, &Evidence)> = Vec::new();
+    let mut seen: Vec<ArmEvidence<'_>> = Vec::new();
     for result in results.iter().filter(|result| named.contains(result.arm.as_str())) {
-        if !seen.iter().any(|(arm, _)| *arm == result.arm) {
-            seen.push((&result.arm, &result.evidence));
+        if !seen.iter().any(|arm| arm.key == result.arm) {
+            seen.push(ArmEvidence { key: &result.arm, evidence: &result.evidence });
         }
     }
-    let clash = seen.iter().zip(seen.iter().skip(1)).find(|((_, one), (_, other))| !one.comparable(other));
+    let clash =
+        seen.iter().zip(seen.iter().skip(1)).find(|(one, other)| !one.evidence.comparable(other.evidence));
     clash.map_or(Ok(()), |(one, other)| Err(Incomparable::new(*one, *other)))
 }
 

@@ -153,6 +153,28 @@ pub struct Direction {
     pub latency: Option<Latency>,
 }
 
+/// A bucket of a histogram; a pair in files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u64, u64)", into = "(u64, u64)")]
+pub struct Bucket {
+    /// Its upper bound, in nanoseconds.
+    pub bound: u64,
+    /// How many fell into it.
+    pub count: u64,
+}
+
+impl From<(u64, u64)> for Bucket {
+    fn from((bound, count): (u64, u64)) -> Self {
+        Self { bound, count }
+    }
+}
+
+impl From<Bucket> for (u64, u64) {
+    fn from(Bucket { bound, count }: Bucket) -> Self {
+        (bound, count)
+    }
+}
+
 /// A distribution of latencies, in nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -169,7 +191,8 @@ pub struct Latency {
     pub percentiles: BTreeMap<String, f64>,
     /// Upper bound of a bucket in nanoseconds, and how many fell into it; ascending. Empty when the tool has no histogram.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub histogram: Vec<(u64, u64)>,
+    #[schemars(with = "Vec<(u64, u64)>")]
+    pub histogram: Vec<Bucket>,
 }
 
 /// One second or so of the window.

@@ -167,8 +167,17 @@ pub const fn refusal(refused: CommandError) -> Status {
     }
 }
 
-/// A host's command for a change of a namespace's reservations, and its data.
-pub fn encode(nsid: u32, change: &Command) -> (SubmissionQueueEntry, Vec<u8>) {
+/// A host's command for a change of a namespace's reservations.
+#[derive(Debug)]
+pub struct ReservationCommand {
+    /// The submission queue entry.
+    pub entry: SubmissionQueueEntry,
+    /// Its data.
+    pub data: Vec<u8>,
+}
+
+/// Encodes a host's command for a change of a namespace's reservations.
+pub fn encode(nsid: u32, change: &Command) -> ReservationCommand {
     let typed = |action: u32, kind: ReservationType| action | u32::from(type_to_wire(kind)) << 8;
     let (opcode, control, current, other) = match *change {
         Command::Register { key, new_key, persist } => {
@@ -193,7 +202,7 @@ pub fn encode(nsid: u32, change: &Command) -> (SubmissionQueueEntry, Vec<u8>) {
     let keys = Keys { current: U64::new(current), other: U64::new(other) };
     let mut data = keys.as_bytes().to_vec();
     data.truncate(data_length(opcode));
-    (SubmissionQueueEntry::new(opcode, nsid).with(10, control), data)
+    ReservationCommand { entry: SubmissionQueueEntry::new(opcode, nsid).with(10, control), data }
 }
 
 /// A host's Reservation Report into `length` bytes, a multiple of four above zero.
@@ -328,7 +337,7 @@ mod tests {
             all.push(Command::Preempt { key: 1, victim: 2, kind, abort: true });
         }
         for wanted in all {
-            let (entry, data) = encode(1, &wanted);
+            let ReservationCommand { entry, data } = encode(1, &wanted);
             assert_eq!(data.len(), data_length(entry.opcode));
             assert!(changes(entry.opcode) && check(&entry).is_ok(), "{wanted:?}");
             assert_eq!(command(&entry, &data), Ok(wanted));
@@ -343,10 +352,11 @@ mod tests {
             kind: ReservationType::WriteExclusiveAll,
             abort: true,
         };
-        let (entry, data) = encode(5, &preempt);
+        let ReservationCommand { entry, data } = encode(5, &preempt);
         assert_eq!((entry.opcode, entry.dword(10)), (0x11, 0x0502));
         assert_eq!(data, [2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
-        let (entry, data) = encode(5, &Command::Register { key: None, new_key: 1, persist: Some(true) });
+        let ReservationCommand { entry, data } =
+            encode(5, &Command::Register { key: None, new_key: 1, persist: Some(true) });
         assert_eq!((entry.opcode, entry.dword(10), data.len()), (0x0d, 0xc000_000a, 16));
         let report = encode_report(5, 4096);
         assert_eq!((report.opcode, report.dword(10), report.dword(11)), (0x0e, 0x3ff, 1));

@@ -19,7 +19,9 @@ use nvme::status::Status;
 use nvme::subsystem::{Reply, Subsystems};
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection as _, Ended, Group as _, Instant};
-use volume::{Allocation, Completion, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind, VolumeId};
+use volume::{
+    Allocation, Completion, Extent, Operation, Outcome, Request, Submission, Tag, VolumeErrorKind, VolumeId,
+};
 use zerocopy::{FromBytes, IntoBytes};
 
 const NOW: Instant = Instant::ZERO;
@@ -182,7 +184,9 @@ impl Rig {
             self.seen.extend(parse(&bytes).into_iter().map(|seen| (queue, seen)));
             match self.queues[queue].connection.poll_action() {
                 None => continue,
-                Some(Action::Submit { volume, request, .. }) => self.held.push_back((queue, volume, request)),
+                Some(Action::Submit(Submission { volume, request, .. })) => {
+                    self.held.push_back((queue, volume, request))
+                }
                 Some(Action::Cancel { tag, .. }) => self.cancelled.push((queue, tag)),
                 Some(Action::Reserve { .. }) => panic!("nothing is reserved here"),
                 Some(Action::Group(request)) => self.group.handle_message(NOW, queue, request),

@@ -16,7 +16,7 @@ use nvme::controller::{Action, Input};
 use nvme::host;
 use protocol::{Connection as _, Instant, Transmit};
 use rdma_fabric::Iwarp;
-use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag};
+use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Submission, Tag};
 
 /// Moves what one end sends into the other without allocating; answers PDU bytes.
 fn carry<A: protocol::Connection, B: protocol::Connection>(
@@ -66,7 +66,7 @@ impl<F: Fabric> Loop<F> {
         loop {
             let out = carry((near, far), (&mut self.send, &mut self.wire));
             while let Some(action) = far.poll_action() {
-                let Action::Submit { request, .. } = action else { continue };
+                let Action::Submit(Submission { request, .. }) = action else { continue };
                 let result = Ok(match request.operation {
                     Operation::Read { into, .. } => Outcome::Data(into.freeze().into()),
                     _ => Outcome::Done,

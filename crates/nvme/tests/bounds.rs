@@ -21,7 +21,7 @@ use nvme::status::Status;
 use nvme::subsystem::Reply;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection as _, Instant, Transmit};
-use volume::{Completion, Operation, Outcome, VolumeErrorKind};
+use volume::{Completion, Operation, Outcome, Submission, VolumeErrorKind};
 use zerocopy::{FromBytes, IntoBytes};
 
 const LIMIT: usize = 16 << 20;
@@ -91,7 +91,9 @@ fn read(cid: u16, length: u32) -> SubmissionQueueEntry {
 fn small_write(half: &mut Queue, cid: u16) -> bool {
     half.receive(NOW, &capsule(write(cid, 4096), &[7; 4096]));
     half.receive(NOW, &[]);
-    let Some(Action::Submit { request, .. }) = half.connection.poll_action() else { return false };
+    let Some(Action::Submit(Submission { request, .. })) = half.connection.poll_action() else {
+        return false;
+    };
     let done = Completion { tag: request.tag, result: Ok(Outcome::Done) };
     half.connection.handle_input(NOW, controller::Input::Completion(done));
     half.transmit(NOW);
@@ -182,7 +184,9 @@ fn full_queues_of_writes_without_data_leave_everybody_a_block() {
 /// A read of one block, from its command to its end.
 fn small_read(half: &mut Queue, cid: u16) -> bool {
     half.receive(NOW, &capsule(read(cid, 4096), &[]));
-    let Some(Action::Submit { request, .. }) = half.connection.poll_action() else { return false };
+    let Some(Action::Submit(Submission { request, .. })) = half.connection.poll_action() else {
+        return false;
+    };
     let Operation::Read { into, .. } = request.operation else { return false };
     let done = Completion { tag: request.tag, result: Ok(Outcome::Data(into.freeze().into())) };
     half.connection.handle_input(NOW, controller::Input::Completion(done));
@@ -209,7 +213,7 @@ fn a_command_for_which_there_is_no_slot_waits_for_one() {
     assert!(!half.connection.wants_bytes());
     let mut tags: Vec<_> = std::iter::from_fn(|| half.connection.poll_action())
         .filter_map(|action| match action {
-            Action::Submit { request, .. } => Some(request.tag),
+            Action::Submit(Submission { request, .. }) => Some(request.tag),
             _ => None,
         })
         .collect();
@@ -218,7 +222,7 @@ fn a_command_for_which_there_is_no_slot_waits_for_one() {
     half.connection.handle_input(NOW, controller::Input::Completion(done));
     assert!(half.connection.wants_bytes());
     half.receive(NOW, &[]);
-    assert!(matches!(half.connection.poll_action(), Some(Action::Submit { .. })), "the one that waited");
+    assert!(matches!(half.connection.poll_action(), Some(Action::Submit(_))), "the one that waited");
     others.uncount(LIMIT - LIMIT / 8);
     let done = Completion { tag: tags.remove(0), result: Ok(Outcome::Done) };
     half.connection.handle_input(NOW, controller::Input::Completion(done));
@@ -278,7 +282,7 @@ fn a_write_without_a_buffer_waits_before_its_r2t_and_the_stream_goes_on() {
     half.receive(NOW, &capsule(flush, &[]));
     let submitted = half.connection.poll_action();
     assert!(
-        matches!(submitted, Some(Action::Submit { .. })),
+        matches!(submitted, Some(Action::Submit(_))),
         "a flush behind a write that waits is carried out: {submitted:?}"
     );
     drop(hostage);
@@ -532,7 +536,7 @@ fn what_is_little_does_not_wait_behind_what_is_long() {
     assert_eq!(r2t.cccid.get(), 4);
     assert!(others.is_wanted(), "the long one has kept its place");
     half.receive(NOW, &capsule(read(5, 4096), &[]));
-    assert!(matches!(half.connection.poll_action(), Some(Action::Submit { .. })));
+    assert!(matches!(half.connection.poll_action(), Some(Action::Submit(_))));
     others.uncount(LIMIT / 2);
     half.connection.handle_timeout(NOW + limits::MEMORY_RETRY);
     let r2t = R2t::read_from_bytes(&half.transmit(NOW)).unwrap();
@@ -569,7 +573,7 @@ fn what_is_little_and_found_no_room_is_looked_at_again() {
 
 /// Ends the only read that is at the volume, and gives what is sent then.
 fn end_only_read(half: &mut Queue) -> Vec<u8> {
-    let Some(Action::Submit { request, .. }) = half.connection.poll_action() else {
+    let Some(Action::Submit(Submission { request, .. })) = half.connection.poll_action() else {
         panic!("no read has begun")
     };
     assert!(half.connection.poll_action().is_none(), "the floor has room for one");

@@ -19,7 +19,7 @@ use nvme::subsystem::Reply;
 use protocol::pair::Half;
 use protocol::{Connection as _, Instant};
 use volume::reservation::{Registrant, ReservationType, View};
-use volume::{Durability, Epoch, Extent, Geometry, Operation, VolumeId};
+use volume::{Durability, Epoch, Extent, Geometry, Operation, Submission, VolumeId};
 use zerocopy::{FromBytes, IntoBytes};
 
 const NOW: Instant = Instant::ZERO;
@@ -101,7 +101,7 @@ impl Queue {
         assert!(self.0.connection.poll_action().is_none(), "nothing begins without the data");
         self.0.receive(NOW, &header);
         match self.0.connection.poll_action() {
-            Some(Action::Submit { volume: to, epoch, request }) => {
+            Some(Action::Submit(Submission { volume: to, epoch, request })) => {
                 assert_eq!(to, volume());
                 Ok((epoch, request.operation))
             }

@@ -130,7 +130,9 @@ fn outcome(state: usize, event: Event) -> String {
     let mut text = String::new();
     while let Some(action) = half.connection.poll_action() {
         match action {
-            Action::Submit { request, .. } => write!(text, "{} ", name(&request.operation)),
+            Action::Submit(volume::Submission { request, .. }) => {
+                write!(text, "{} ", name(&request.operation))
+            }
             Action::Cancel { .. } => write!(text, "cancel "),
             Action::Reserve { .. } => write!(text, "reserve "),
             Action::Group(request) => write!(text, "→{} ", name(&request)),

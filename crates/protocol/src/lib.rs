@@ -25,6 +25,6 @@ pub use connection::{CloseReason, Connection, Ended, Group, Placement};
 pub use entropy::{Entropy, SeededEntropy};
 pub use instant::{Instant, nanos};
 pub use layer::{Layer, Layered};
-pub use notice::{Notice, NoticeKind, Notices};
+pub use notice::{Notice, NoticeKind, Notices, Parties};
 pub use transmit::{Segment, Transmit};
 pub use unsent::Unsent;

@@ -1,6 +1,7 @@
 //! What a connection tells people while it goes on; how it ends is told by its [`CloseReason`](crate::CloseReason).
 
 use alloc::collections::VecDeque;
+use alloc::string::String;
 
 /// The most notices that wait: further ones are dropped, since a peer may cause any number of them.
 const WAITING: usize = 8;
@@ -27,6 +28,15 @@ pub struct Notice {
     pub kind: NoticeKind,
     /// What happened, or why.
     pub text: &'static str,
+}
+
+/// Who speaks to whom over a connection, as far as that is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Parties {
+    /// The initiator's or host's name.
+    pub initiator: Option<String>,
+    /// The name of the target or subsystem that it asked for.
+    pub target: Option<String>,
 }
 
 /// Notices that wait for whoever writes them down.

@@ -2,9 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use verbs::{RegionTable, WorkCompletion, WorkDone, WorkError};
-
-use crate::receive_queue::ReceiveQueue;
+use verbs::{ReceiveQueue, RegionTable, WorkCompletion, WorkDone, WorkError};
 
 /// Receives, regions and completions of a queue pair.
 #[derive(Debug)]

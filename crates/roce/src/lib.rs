@@ -10,7 +10,7 @@
 //! | IBTA §9.7.5.2: acknowledgements | [`syndrome`] |
 //! | IBTA annex A17: packets inside of UDP | [`packet`], [`train`] |
 //! | IBTA §7.8.1, annex A17: the invariant CRC | [`icrc`] |
-//! | IBTA §9.7: the reliable connection | `requester`, `responder` and their tables, `receive_queue`, [`psn`], [`mtu`] |
+//! | IBTA §9.7: the reliable connection | `requester`, `responder` and their tables, [`verbs::ReceiveQueue`], [`psn`], [`mtu`] |
 //! | IBTA §9.9.3: errors | [`violation`] |
 //! | IBTA chapter 12, annex A11: connection management | [`management`] |
 //! | the queue pair | `connection` |
@@ -39,7 +39,6 @@ pub mod opcode;
 mod outgoing;
 pub mod packet;
 pub mod psn;
-mod receive_queue;
 mod requester;
 mod responder;
 pub mod syndrome;

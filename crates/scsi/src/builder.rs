@@ -1,10 +1,10 @@
 //! An initiator's side: command descriptor blocks, and what their answers say.
 
-use volume::{Extent, Features, Geometry, VolumeErrorKind};
+use volume::{Allocation, Extent, Features, Geometry, VolumeErrorKind};
 
 use crate::cdb::Cdb;
 use crate::error::volume_error;
-pub use crate::reserve::{RESERVE_LIST, read_full_status, reserve_in, reserve_out};
+pub use crate::reserve::{RESERVE_LIST, ReserveOut, read_full_status, reserve_in, reserve_out};
 use crate::sense::{Additional, SenseKey};
 use crate::vpd::incarnation as mark;
 
@@ -115,9 +115,17 @@ pub fn unmap_list(extent: Extent) -> [u8; UNMAP_LIST] {
     list
 }
 
-/// What READ CAPACITY (16) data says: the geometry, and whether blocks can be unmapped and then read as zeros. `None` for blocks
-/// of another size than 512 or 4096 bytes.
-pub fn capacity(data: &[u8]) -> Option<(Geometry, bool)> {
+/// What READ CAPACITY (16) data says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capacity {
+    /// The size.
+    pub geometry: Geometry,
+    /// Blocks can be unmapped, and then read as zeros (LBPME and LBPRZ).
+    pub unmaps: bool,
+}
+
+/// Reads READ CAPACITY (16) data. `None` for blocks of another size than 512 or 4096 bytes.
+pub fn capacity(data: &[u8]) -> Option<Capacity> {
     let reader = Cdb(data);
     if data.len() < 16 {
         return None;
@@ -131,7 +139,7 @@ pub fn capacity(data: &[u8]) -> Option<(Geometry, bool)> {
     let geometry = Geometry { blocks: reader.u64(0).checked_add(1)?, block_size, physical_block_size };
     // A size in bytes that 64 bits cannot hold is none.
     geometry.blocks.checked_mul(block_size.into())?;
-    Some((geometry, reader.bit(14, 7) && reader.bit(14, 6)))
+    Some(Capacity { geometry, unmaps: reader.bit(14, 7) && reader.bit(14, 6) })
 }
 
 /// What the Block Limits page says; zero where it sets no limit.
@@ -173,9 +181,17 @@ pub fn incarnation(data: &[u8]) -> Option<[u8; 16]> {
     (data.get(1) == Some(&INCARNATION)).then(|| mark.first_chunk().copied()).flatten()
 }
 
-/// What MODE SENSE (6) data of the caching page says: whether there is a volatile cache and whether the medium is write-protected, and
-/// whether commands may have the FUA bit set (SBC-4 §6.5.1, DPOFUA).
-pub fn caching(data: &[u8]) -> Option<(Features, bool)> {
+/// What MODE SENSE (6) data of the caching page says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caching {
+    /// Whether there is a volatile cache, and whether the medium is write-protected.
+    pub features: Features,
+    /// Commands may have the FUA bit set (SBC-4 §6.5.1, DPOFUA).
+    pub fua: bool,
+}
+
+/// Reads MODE SENSE (6) data of the caching page.
+pub fn caching(data: &[u8]) -> Option<Caching> {
     let reader = Cdb(data);
     if data.len() < 7 || reader.u8(4) & 0x3f != 0x08 {
         return None;
@@ -183,20 +199,31 @@ pub fn caching(data: &[u8]) -> Option<(Features, bool)> {
     let mut features = Features::empty();
     features.set(Features::VOLATILE_CACHE, reader.bit(6, 2));
     features.set(Features::READ_ONLY, reader.bit(2, 7));
-    Some((features, reader.bit(2, 4)))
+    Some(Caching { features, fua: reader.bit(2, 4) })
 }
 
-/// The first descriptor of GET LBA STATUS data: its extent, and whether it is mapped.
-pub fn first_status(data: &[u8]) -> Option<(Extent, bool)> {
+/// The first descriptor of GET LBA STATUS data.
+pub fn first_status(data: &[u8]) -> Option<Allocation> {
     let reader = Cdb(data);
     (data.len() >= 24).then(|| {
         let extent = Extent::new(reader.u64(8), u64::from(reader.u32(16)));
-        (extent, reader.bits(20, 3, 0) == 0)
+        Allocation { extent, mapped: reader.bits(20, 3, 0) == 0 }
     })
 }
 
-/// What sense data says, in either format.
-pub fn sense(data: &[u8]) -> Option<(SenseKey, Additional, Option<u64>)> {
+/// What sense data says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sense {
+    /// The sense key.
+    pub key: SenseKey,
+    /// The additional sense code and its qualifier.
+    pub code: Additional,
+    /// The INFORMATION field, if it is valid.
+    pub information: Option<u64>,
+}
+
+/// Reads sense data, in either format.
+pub fn sense(data: &[u8]) -> Option<Sense> {
     let reader = Cdb(data);
     let (key, code, information) = match reader.bits(0, 6, 0) {
         0x70 | 0x71 => {
@@ -210,13 +237,14 @@ pub fn sense(data: &[u8]) -> Option<(SenseKey, Additional, Option<u64>)> {
         }
         _ => return None,
     };
-    Some((SenseKey::from_wire(key)?, code, information))
+    Some(Sense { key: SenseKey::from_wire(key)?, code, information })
 }
 
 /// What a CHECK CONDITION with this sense data means for a request.
 pub fn request_error(data: &[u8]) -> VolumeErrorKind {
-    sense(data)
-        .map_or(VolumeErrorKind::Media, |(key, code, information)| volume_error(key, code, information))
+    sense(data).map_or(VolumeErrorKind::Media, |Sense { key, code, information }| {
+        volume_error(key, code, information)
+    })
 }
 
 #[cfg(test)]
@@ -228,7 +256,7 @@ mod tests {
         let page = [0, 0, 0x90, 0, 0x88, 0x12, 0x04, 0];
         let cached = Features::VOLATILE_CACHE | Features::READ_ONLY;
         for length in 0..=page.len() {
-            let expected = (length >= 7).then_some((cached, true));
+            let expected = (length >= 7).then_some(Caching { features: cached, fua: true });
             assert_eq!(caching(&page[..length]), expected, "of {length} bytes");
         }
     }
@@ -242,7 +270,7 @@ mod tests {
             [(512_u32, Some(1 << 24)), (4096, Some(1 << 27)), (1 << 31, None), (1024, None)]
         {
             data[8..12].copy_from_slice(&block_size.to_be_bytes());
-            let found = capacity(&data).map(|(geometry, _)| geometry.physical_block_size);
+            let found = capacity(&data).map(|capacity| capacity.geometry.physical_block_size);
             assert_eq!(found, physical, "{block_size}");
         }
         data[..8].fill(0xff);

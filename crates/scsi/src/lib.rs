@@ -51,7 +51,7 @@ pub use mode::ModeState;
 pub use nexus_event::NexusEvent;
 pub use reply::{Reply, Sense, Status};
 pub use sense::{Additional, SenseKey};
-pub use server::DeviceServer;
+pub use server::{DeviceServer, UnitEvent};
 pub use task::Task;
 pub use transport_step::Step;
 pub use unit_inventory::UnitPlace;

@@ -166,8 +166,17 @@ fn transport_id(registrant: &Registrant) -> (u16, Vec<u8>) {
     (port, page.pad_to(padded).length_u16(2).take())
 }
 
-/// An initiator's PERSISTENT RESERVE OUT for a change, and its parameter list.
-pub fn reserve_out(change: &Command) -> (Block, [u8; RESERVE_LIST]) {
+/// A PERSISTENT RESERVE OUT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReserveOut {
+    /// The command descriptor block.
+    pub cdb: Block,
+    /// The parameter list.
+    pub list: [u8; RESERVE_LIST],
+}
+
+/// An initiator's PERSISTENT RESERVE OUT for a change.
+pub fn reserve_out(change: &Command) -> ReserveOut {
     let (action, kind, key, new_key, persist) = match *change {
         Command::Register { key: Some(key), new_key, persist } => {
             (out::REGISTER, None, key, new_key, persist)
@@ -192,7 +201,7 @@ pub fn reserve_out(change: &Command) -> (Block, [u8; RESERVE_LIST]) {
     list[..8].copy_from_slice(&key.to_be_bytes());
     list[8..16].copy_from_slice(&new_key.to_be_bytes());
     list[20] = u8::from(persist == Some(true));
-    (cdb, list)
+    ReserveOut { cdb, list }
 }
 
 /// An initiator's PERSISTENT RESERVE IN: READ FULL STATUS.
@@ -278,11 +287,12 @@ mod tests {
             all.push(Command::Preempt { key: 1, victim: 2, kind, abort: true });
         }
         for wanted in all {
-            let (cdb, list) = reserve_out(&wanted);
+            let ReserveOut { cdb, list } = reserve_out(&wanted);
             let parameters = out_parameters(Cdb(&cdb)).unwrap();
             assert_eq!(out_command(parameters, &list), Ok(wanted));
         }
-        let (cdb, list) = reserve_out(&Command::Register { key: None, new_key: 1, persist: Some(true) });
+        let ReserveOut { cdb, list } =
+            reserve_out(&Command::Register { key: None, new_key: 1, persist: Some(true) });
         assert_eq!((cdb[..9].to_vec(), list[20]), (alloc::vec![0x5f, 6, 0, 0, 0, 0, 0, 0, 24], 1));
         assert_eq!(reserve_in(0x1234)[..10], [0x5e, 3, 0, 0, 0, 0, 0, 0x12, 0x34, 0]);
     }

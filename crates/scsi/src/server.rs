@@ -28,12 +28,21 @@ use crate::transport_step::Step;
 use crate::unit_inventory::{Shown, UnitInventory, UnitPlace, UnitState};
 use crate::volume_requests::{Io, Work};
 
+/// Something that has happened on a logical unit.
+#[derive(Debug, Clone)]
+pub struct UnitEvent {
+    /// The unit's volume.
+    pub volume: VolumeId,
+    /// What.
+    pub event: NexusEvent,
+}
+
 /// One I_T nexus's view of a target device.
 #[derive(Debug)]
 pub struct DeviceServer {
     nexus: Registrant,
     units: UnitInventory,
-    events: VecDeque<(VolumeId, NexusEvent)>,
+    events: VecDeque<UnitEvent>,
 }
 
 impl DeviceServer {
@@ -177,7 +186,8 @@ impl DeviceServer {
         if let Begun::Mode(mode) = begun
             && core::mem::replace(&mut state.mode, mode) != mode
         {
-            self.events.push_back((unit.volume, NexusEvent::ModeParametersChanged(mode)));
+            let event = NexusEvent::ModeParametersChanged(mode);
+            self.events.push_back(UnitEvent { volume: unit.volume, event });
         }
         self.take_up(task, begun)
     }
@@ -283,7 +293,7 @@ impl DeviceServer {
     }
 
     /// What other nexuses must be told.
-    pub fn poll_event(&mut self) -> Option<(VolumeId, NexusEvent)> {
+    pub fn poll_event(&mut self) -> Option<UnitEvent> {
         self.events.pop_front()
     }
 

@@ -9,7 +9,7 @@ use buf::SharedBuf;
 use common::{BLOCK, Nexus, Shared, additional, cdb, data, device, pattern};
 use scsi::{DataDirection, NexusEvent, Status, Step, builder};
 use volume::reservation::{Notice, Registrant};
-use volume::{Extent, Features, Operation, Outcome};
+use volume::{Allocation, Extent, Features, Operation, Outcome};
 
 const GOOD: (u8, u8, u8) = (0, 0, 0);
 const INVALID_FIELD: (u8, u8, u8) = (5, 0x24, 0);
@@ -114,7 +114,7 @@ fn a_read_only_volume_is_never_written() {
         assert_eq!(additional(&reply), (7, 0x27, 0), "{:#x}", command[0]);
     }
     let sense = nexus.control(&mut shared, &builder::mode_sense_caching(255));
-    assert!(builder::caching(&data(&sense)).unwrap().0.contains(Features::READ_ONLY));
+    assert!(builder::caching(&data(&sense)).unwrap().features.contains(Features::READ_ONLY));
     assert!(shared.disk.log.is_empty());
 }
 
@@ -131,7 +131,7 @@ fn a_miscompare_is_found_where_it_is() {
         other[at] ^= 0x80;
         let reply = nexus.send(&mut shared, &verify, &other);
         assert_eq!(additional(&reply), (0xe, 0x1d, 0));
-        let (_, _, information) = builder::sense(reply.sense.bytes()).unwrap();
+        let builder::Sense { information, .. } = builder::sense(reply.sense.bytes()).unwrap();
         assert_eq!(information, Some(u64::try_from(at).unwrap()));
     }
 }
@@ -145,7 +145,7 @@ fn verify_compares_every_block_with_one() {
     assert_eq!(additional(&nexus.send(&mut shared, &verify, &block)), GOOD);
     shared.disk.bytes[17 * BLOCK + 5] ^= 1;
     let reply = nexus.send(&mut shared, &verify, &block);
-    let (_, _, information) = builder::sense(reply.sense.bytes()).unwrap();
+    let builder::Sense { information, .. } = builder::sense(reply.sense.bytes()).unwrap();
     assert_eq!(information, Some(17 * 512 + 5));
 }
 
@@ -171,7 +171,10 @@ fn unmapped_blocks_read_as_zeros_and_their_status_says_so() {
     let reply = nexus.control(&mut shared, &builder::read(Extent::new(8, 40)));
     assert!(data(&reply).iter().all(|&byte| byte == 0));
     let status = data(&nexus.control(&mut shared, &builder::lba_status(8, 4096)));
-    assert_eq!(builder::first_status(&status), Some((Extent::new(8, 40), false)));
+    assert_eq!(
+        builder::first_status(&status),
+        Some(Allocation { extent: Extent::new(8, 40), mapped: false })
+    );
     assert_eq!(status.len(), 8 + 3 * 16, "unmapped, mapped, unmapped to the end");
     let anchored = cdb(10, &[(0, 0x42), (1, 1), (8, 24)]);
     let reply = nexus.send(&mut shared, &anchored, &builder::unmap_list(Extent::new(0, 1)));
@@ -238,9 +241,9 @@ fn request_sense_takes_a_pending_attention_as_data() {
     let request = cdb(6, &[(0, 0x03), (4, 252)]);
     let reply = nexus.control(&mut shared, &request);
     assert_eq!(reply.status, Status::Good);
-    let (key, code, _) = builder::sense(&data(&reply)).unwrap();
+    let builder::Sense { key, code, .. } = builder::sense(&data(&reply)).unwrap();
     assert_eq!((key as u8, code.0), (6, 0x29));
-    let (key, ..) = builder::sense(&data(&nexus.control(&mut shared, &request))).unwrap();
+    let builder::Sense { key, .. } = builder::sense(&data(&nexus.control(&mut shared, &request))).unwrap();
     assert_eq!(key as u8, 0);
 }
 
@@ -256,7 +259,7 @@ fn mode_parameters_are_every_nexuss_and_a_reset_restores_them_for_all() {
     let (mut first, mut second) = (Nexus::ready(device(), "a"), Nexus::ready(device(), "b"));
     let (select, list) = control_page(0x04, 0x08);
     assert_eq!(additional(&first.send(&mut shared, &select, &list)), GOOD);
-    let (_, event) = first.server.poll_event().unwrap();
+    let event = first.server.poll_event().unwrap().event;
     second.hear(event);
     let write = builder::write(Extent::new(0, 1), false);
     assert_eq!(additional(&second.send(&mut shared, &write, &[0; BLOCK])), (6, 0x2a, 1));

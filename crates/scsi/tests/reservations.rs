@@ -66,7 +66,7 @@ fn three(kind: ReservationType) -> ([Nexus; 3], Shared) {
 
 /// One nexus changes the reservations, and the others hear of it.
 fn change(all: &mut [Nexus; 3], who: usize, shared: &mut Shared, command: &Command) {
-    let (cdb, list) = builder::reserve_out(command);
+    let builder::ReserveOut { cdb, list } = builder::reserve_out(command);
     assert_eq!(additional(&all[who].send(shared, &cdb, &list)), (0, 0, 0), "{command:?}");
     let change = shared.change.take().unwrap();
     for (index, nexus) in all.iter_mut().enumerate() {

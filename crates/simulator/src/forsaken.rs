@@ -1,12 +1,13 @@
-//! A volume that says of a request that it is cancelled, and carries it out all the same: for the tests of the tests.
+//! A volume that says of a request that it is cancelled, and carries it out all the same: for the tests of the tests. A read, which changes nothing, it cancels
+//! in truth: its buffer goes back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use protocol::Instant;
 use volume::{
-    Completion, Features, Geometry, Limits, OpenError, QueueContext, QueueFull, Request, Tag, Volume,
-    VolumeErrorKind, VolumeQueue,
+    Completion, Features, Geometry, Limits, OpenError, Operation, QueueContext, QueueFull, Request, Tag,
+    Volume, VolumeErrorKind, VolumeQueue,
 };
 
 /// The volume that does what was asked for.
@@ -40,18 +41,26 @@ impl std::fmt::Debug for Forsaken {
 struct Queue {
     inner: Box<dyn VolumeQueue>,
     next: u64,
-    /// Tags of the requests whose submitter still waits, as the submitter knows them.
-    asked: BTreeMap<Tag, Tag>,
+    /// Requests whose submitter still waits, by the tag that they have behind this one.
+    asked: BTreeMap<Tag, Asked>,
     cancelled: Vec<Tag>,
+}
+
+#[derive(Clone, Copy)]
+struct Asked {
+    /// As the submitter knows it.
+    tag: Tag,
+    reads: bool,
 }
 
 impl VolumeQueue for Queue {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
         let (own, tag) = (Tag(self.next), request.tag);
+        let reads = matches!(request.operation, Operation::Read { .. });
         match self.inner.submit(now, Request { tag: own, ..request }) {
             Ok(()) => {
                 self.next += 1;
-                self.asked.insert(own, tag);
+                self.asked.insert(own, Asked { tag, reads });
                 Ok(())
             }
             Err(QueueFull(request)) => Err(QueueFull(Request { tag, ..request })),
@@ -59,10 +68,14 @@ impl VolumeQueue for Queue {
     }
 
     fn cancel(&mut self, tag: Tag) {
-        let found = self.asked.iter().find(|(_, asked)| **asked == tag).map(|(own, _)| *own);
-        if let Some(own) = found {
-            self.asked.remove(&own);
-            self.cancelled.push(tag);
+        let found = self.asked.iter().find(|(_, asked)| asked.tag == tag).map(|(own, asked)| (*own, *asked));
+        match found {
+            Some((own, Asked { reads: true, .. })) => self.inner.cancel(own),
+            Some((own, _)) => {
+                self.asked.remove(&own);
+                self.cancelled.push(tag);
+            }
+            None => {}
         }
     }
 
@@ -72,7 +85,7 @@ impl VolumeQueue for Queue {
         let mut ended = Vec::new();
         self.inner.poll(now, &mut ended);
         for completion in ended {
-            if let Some(tag) = self.asked.remove(&completion.tag) {
+            if let Some(Asked { tag, .. }) = self.asked.remove(&completion.tag) {
                 done.push(Completion { tag, ..completion });
             }
         }
@@ -80,5 +93,35 @@ impl VolumeQueue for Queue {
 
     fn poll_timeout(&self) -> Option<Instant> {
         if self.cancelled.is_empty() { self.inner.poll_timeout() } else { Some(Instant::ZERO) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+    use std::time::Duration;
+
+    use buf::Buf;
+    use volume::filter::Delay;
+    use volume::{CoreId, Extent, Failure, Ram};
+
+    use super::*;
+
+    #[test]
+    fn a_read_that_is_cancelled_gives_its_buffer_back() {
+        let ram: Arc<dyn Volume> = Arc::new(Ram::new(1 << 16, 512).unwrap());
+        let volume = Forsaken(Arc::new(Delay::new(ram, Duration::from_secs(1))));
+        let mut queue =
+            volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap();
+        let operation = Operation::Read { extent: Extent::new(0, 1), into: Buf::zeroed(512) };
+        queue.submit(Instant::ZERO, Request { tag: Tag(7), operation }).unwrap();
+        queue.cancel(Tag(7));
+        let mut done = Vec::new();
+        queue.poll(Instant::ZERO, &mut done);
+        let [Completion { tag: Tag(7), result: Err(Failure { kind, memory }) }] = &done[..] else {
+            panic!("{done:?}")
+        };
+        assert_eq!(*kind, VolumeErrorKind::Cancelled);
+        assert_eq!(memory.as_ref().map(|memory| memory.len()), Some(512));
     }
 }

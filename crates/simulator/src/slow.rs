@@ -86,7 +86,7 @@ struct SlowQueue {
     watch: Watch,
     dice: Dice,
     waiting: Vec<Waiting>,
-    cancelled: Vec<Tag>,
+    cancelled: Vec<Completion>,
 }
 
 struct Waiting {
@@ -105,14 +105,13 @@ impl VolumeQueue for SlowQueue {
     fn cancel(&mut self, tag: Tag) {
         if let Some(at) = self.waiting.iter().position(|waiting| waiting.request.tag == tag && !self.stubborn)
         {
-            self.waiting.remove(at);
-            self.cancelled.push(tag);
+            let Waiting { request, .. } = self.waiting.remove(at);
+            self.cancelled.push(request.failed(VolumeErrorKind::Cancelled));
         }
     }
 
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
-        let cancelled = self.cancelled.drain(..);
-        done.extend(cancelled.map(|tag| Completion::failed(tag, VolumeErrorKind::Cancelled)));
+        done.append(&mut self.cancelled);
         while let Some(at) = self.waiting.iter().position(|waiting| waiting.due <= now) {
             let Waiting { submitted, request, .. } = self.waiting.remove(at);
             if let Operation::Write { extent, data, .. } = &request.operation {
@@ -129,5 +128,38 @@ impl VolumeQueue for SlowQueue {
     fn poll_timeout(&self) -> Option<Instant> {
         let due = self.waiting.iter().map(|waiting| waiting.due).min();
         if self.cancelled.is_empty() { due } else { Some(Instant::ZERO) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use buf::Buf;
+    use volume::{CoreId, Failure, Ram};
+
+    use super::*;
+
+    #[test]
+    fn a_read_that_is_cancelled_gives_its_buffer_back() {
+        let disk = SlowDisk {
+            inner: Arc::new(Ram::new(1 << 16, 512).unwrap()),
+            slowest: Duration::from_secs(1),
+            stubborn: false,
+            watch: Arc::new(Mutex::new(Box::new(|_: &Effect<'_>| {}))),
+            dice: Mutex::new(Dice::new(1)),
+        };
+        let mut queue =
+            disk.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone())).unwrap();
+        let operation = Operation::Read { extent: Extent::new(0, 1), into: Buf::zeroed(512) };
+        queue.submit(Instant::ZERO, Request { tag: Tag(7), operation }).unwrap();
+        queue.cancel(Tag(7));
+        let mut done = Vec::new();
+        queue.poll(Instant::ZERO, &mut done);
+        let [Completion { tag: Tag(7), result: Err(Failure { kind, memory }) }] = &done[..] else {
+            panic!("{done:?}")
+        };
+        assert_eq!(*kind, VolumeErrorKind::Cancelled);
+        assert_eq!(memory.as_ref().map(|memory| memory.len()), Some(512));
     }
 }

@@ -8,8 +8,8 @@
 //! registered says what the peer may do: a [`Buf`](buf::Buf), unique and writable, may be written to; a [`BufList`](buf::BufList), shared and immutable, may
 //! be read ([`RegionMemory`]). No region is both, so no peer can change memory that is being sent.
 //!
-//! `docs/verbs-contract.md` has the promises; [`contract::check`] tests them on any provider. A [`RegionTable`] is the part that every software provider
-//! needs: steering tags, bounds and rights.
+//! `docs/verbs-contract.md` has the promises; [`contract::check`] tests them on any provider. A [`RegionTable`] and a [`ReceiveQueue`] are the parts
+//! that every software provider needs: steering tags, bounds and rights; receives in their order.
 //!
 //! Architecture invariant: nothing here knows a protocol, a transport or an operating system.
 #![no_std]
@@ -18,11 +18,13 @@ extern crate alloc;
 
 pub mod contract;
 mod queue_pair;
+mod receive_queue;
 mod region;
 mod setup;
 mod work;
 
 pub use queue_pair::{EndReason, QueuePair, QueuePairLimits, QueuePairState};
+pub use receive_queue::{ReceivePlace, ReceiveQueue};
 pub use region::{RegionError, RegionMemory, RegionTable, RemoteRegion, STag, TableFull};
 pub use setup::{ConnectedQueuePair, ManagedQueuePair, PrivateData, SetupAnswer, SetupEvent};
 pub use work::{PostError, Refusal, WorkCompletion, WorkDone, WorkError, WorkId, WorkMemory, WorkRequest};

@@ -40,6 +40,7 @@ mod request;
 pub mod reservation;
 pub mod shape;
 mod statistics;
+mod submission;
 mod volume;
 mod volume_id;
 mod waiting_completions;
@@ -66,5 +67,6 @@ pub use ram::Ram;
 pub use request::{
     Allocation, ComparedWrite, Completion, Durability, Epoch, Operation, Outcome, QueueFull, Request, Tag,
 };
+pub use submission::Submission;
 pub use volume::{Volume, VolumeQueue};
 pub use volume_id::VolumeId;

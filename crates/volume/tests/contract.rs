@@ -9,7 +9,7 @@ use std::time::Duration;
 use planted::{Bug, Planted};
 use volume::contract::{self, FakeWorld, Options, World};
 use volume::filter::{Delay, Fail, FailRate, Limit, OperationSet, ReadOnly, Stats};
-use volume::{Null, Ram, Volume, VolumeErrorKind};
+use volume::{Extent, Null, Ram, Volume, VolumeErrorKind};
 
 const SIZE: u64 = 24 << 20;
 
@@ -79,6 +79,47 @@ fn every_planted_bug_is_found() {
         let violation = contract::check(&volume, &options, &fake).expect_err(&format!("{bug:?}"));
         assert!(expected.contains(&violation.check), "{bug:?} was found by {violation}");
     }
+}
+
+/// The blocks whose reads fail.
+const BAD: Extent = Extent::new(40, 3);
+
+/// A volume with a bad medium there.
+fn bad() -> Arc<dyn Volume> {
+    let fail = Fail::new(ram(512), FailRate::EveryNth(1), VolumeErrorKind::Media);
+    Arc::new(fail.on(OperationSet::READ).within(Some(BAD)))
+}
+
+#[test]
+fn reads_of_a_bad_medium_give_their_memory_back_through_every_filter() {
+    let ms = Duration::from_millis(1);
+    let providers: [Arc<dyn Volume>; 6] = [
+        bad(),
+        Arc::new(Delay::new(bad(), ms).with_jitter(5 * ms, 9)),
+        Arc::new(Fail::new(bad(), FailRate::PartsPerMillion(0), VolumeErrorKind::Busy)),
+        Arc::new(Limit::new(bad(), Some(100_000), Some(1 << 30))),
+        Arc::new(Stats::new(bad())),
+        Arc::new(ReadOnly::new(bad())),
+    ];
+    for volume in providers {
+        if let Err(violation) = contract::check_medium_errors(&volume, BAD, &Options::default(), &fake) {
+            panic!("{volume:?} breaks {violation}");
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_keeps_the_memory_of_bad_blocks_is_found() {
+    let options = Options::default();
+    for bug in [Bug::KeepsMemoryOfBadBlocks, Bug::KeepsReadMemory] {
+        let volume: Arc<dyn Volume> = Arc::new(Planted::new(bad(), bug));
+        let violation = contract::check_medium_errors(&volume, BAD, &options, &fake).unwrap_err();
+        assert_eq!(violation.check, "medium_errors_return_memory", "{violation}");
+        assert!(violation.to_string().contains("kept its buffer"), "{violation}");
+    }
+    // Without a bad block there is nothing to find, so a check that met none would prove nothing.
+    let good = contract::check_medium_errors(&ram(512), BAD, &options, &fake).unwrap_err();
+    assert!(good.to_string().contains("a read of bad blocks ended with None"), "{good}");
 }
 
 #[test]

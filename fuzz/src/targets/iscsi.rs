@@ -50,7 +50,9 @@ where
     half.connection.handle_memory(Instant::ZERO);
     while let Some(action) = half.connection.poll_action() {
         let input = match action {
-            target::Action::Submit { request, .. } => target::Input::Completion(answer(request)),
+            target::Action::Submit(volume::Submission { request, .. }) => {
+                target::Input::Completion(answer(request))
+            }
             target::Action::Group(request) => {
                 sessions.handle_message(Instant::ZERO, 0, request);
                 let Some((_, reply)) = sessions.poll_message() else { continue };

@@ -4,10 +4,10 @@
 
 use iscsi::limits::MOST_AHS;
 use iscsi::pdu::{
-    Ahs, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, DataOut, Function, FunctionResponse, LoginRequest,
-    LoginResponse, LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes, NopIn, NopOut, R2t, Reason,
-    Reject, ScsiCommand, ScsiResponse, Snack, TaskManagementRequest, TaskManagementResponse, TextRequest,
-    TextResponse, U24, extended_cdb, padding,
+    Ahs, AsyncMessage, BasicHeaderSegment, Bhs, DataIn, DataOut, DataStatus, Function, FunctionResponse,
+    LoginRequest, LoginResponse, LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes, NopIn, NopOut,
+    R2t, Reason, Reject, ScsiCommand, ScsiResponse, Snack, TaskManagementRequest, TaskManagementResponse,
+    TextRequest, TextResponse, U24, extended_cdb, padding,
 };
 use wire::Reader;
 
@@ -91,7 +91,7 @@ fn data(header: &Bhs) {
     let read = DataIn::from_bytes(header);
     let range = read.range();
     let mut written = DataIn::new(read.task_tag(), read.data_sn(), range);
-    if let Some((status, residual)) = read.status() {
+    if let Some(DataStatus { status, residual }) = read.status() {
         written = written.with_status(status, residual);
     } else if read.is_final() {
         written = written.ending();
@@ -172,7 +172,7 @@ fn small(header: &Bhs) {
     let reason = Reject::from_bytes(header).reason();
     assert_eq!(Reject::new(Reason(reason.0)).reason(), reason);
     assert!(Snack::from_bytes(header).kind() < 0x10);
-    std::hint::black_box((AsyncMessage::from_bytes(header).event(), Snack::from_bytes(header).run()));
+    std::hint::black_box((AsyncMessage::from_bytes(header).event(), Snack::from_bytes(header).beg_run()));
 }
 
 /// The additional header segments: each lies within the bytes, and their number has a bound.

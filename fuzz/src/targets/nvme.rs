@@ -11,7 +11,7 @@ use nvme::subsystem::{Reply, Subsystems};
 use protocol::pair::Half;
 use protocol::{Connection, Ended, Group, Instant};
 use volume::reservation::{Change, Reservations};
-use volume::{Epoch, Features, Geometry, Limits, VolumeId};
+use volume::{Epoch, Features, Geometry, Limits, Submission, VolumeId};
 
 use super::{answer, chunks};
 
@@ -67,7 +67,9 @@ pub fn config() -> Config {
 pub fn serve(half: &mut Half<controller::Connection>, subsystems: &mut Subsystems<u8>) {
     while let Some(action) = half.connection.poll_action() {
         let input = match action {
-            controller::Action::Submit { request, .. } => controller::Input::Completion(answer(request)),
+            controller::Action::Submit(Submission { request, .. }) => {
+                controller::Input::Completion(answer(request))
+            }
             controller::Action::Reserve { tag, .. } => controller::Input::Reserved { tag, result: Ok(()) },
             controller::Action::Group(request) => {
                 subsystems.handle_message(Instant::ZERO, 0, request);
@@ -101,7 +103,9 @@ where
     let mut reservations = Reservations::default();
     while let Some(action) = half.connection.poll_action() {
         let input = match action {
-            controller::Action::Submit { request, .. } => controller::Input::Completion(answer(request)),
+            controller::Action::Submit(Submission { request, .. }) => {
+                controller::Input::Completion(answer(request))
+            }
             controller::Action::Reserve { tag, volume, registrant, command } => {
                 let change = reservations.apply(&registrant, &command);
                 if let Ok(Change { view, notices, aborted }) = &change {

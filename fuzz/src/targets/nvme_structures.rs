@@ -71,8 +71,8 @@ fn reservations(entry: &SubmissionQueueEntry, data: &[u8]) {
         return;
     }
     if let Ok(read) = reservation::command(entry, data) {
-        let (written, keys) = reservation::encode(entry.nsid.get(), &read);
-        assert_eq!(reservation::command(&written, &keys), Ok(read));
+        let written = reservation::encode(entry.nsid.get(), &read);
+        assert_eq!(reservation::command(&written.entry, &written.data), Ok(read));
         assert!(reservation::check(entry).is_ok());
     }
 }

@@ -232,12 +232,12 @@ fn show_and_take(server: &mut DeviceServer, reservations: &mut Reservations) {
 /// # Panics
 /// When an answer is taken that no disk gives, or a LUN is not written as it is read: that is what the fuzzer looks for.
 pub fn answers(bytes: &[u8]) {
-    if let Some((geometry, _)) = scsi::builder::capacity(bytes) {
+    if let Some(scsi::builder::Capacity { geometry, .. }) = scsi::builder::capacity(bytes) {
         assert!(matches!(geometry.block_size, 512 | 4096), "{geometry:?}");
         assert!(geometry.physical_block_size >= geometry.block_size, "{geometry:?}");
         assert!(geometry.physical_block_size.is_multiple_of(geometry.block_size), "{geometry:?}");
     }
-    if let Some((key, ..)) = scsi::builder::sense(bytes) {
+    if let Some(scsi::builder::Sense { key, .. }) = scsi::builder::sense(bytes) {
         assert_eq!(scsi::SenseKey::from_wire(key as u8), Some(key));
     }
     if let Some(lun) = bytes.first_chunk().copied().and_then(scsi::decode_lun) {

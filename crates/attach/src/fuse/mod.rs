@@ -78,7 +78,7 @@ pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
     if asked {
         say("detaching: requests under way are finished");
     }
-    end((unmounter, thread), &gate, &point, say)?;
+    end(Mounted { unmounter, thread, point: &point }, &gate, say)?;
     if !config.read_only {
         disk.blocking().flush().context("the last flush failed")?;
     }
@@ -107,10 +107,16 @@ fn mount(config: &FuseConfig, disk: &Disk, gate: &Arc<Gate>) -> Result<Session<V
     })
 }
 
-type Running = (SessionUnmounter, JoinHandle<std::io::Result<()>>);
+/// The file while the kernel's requests are taken.
+struct Mounted<'a> {
+    unmounter: SessionUnmounter,
+    thread: JoinHandle<std::io::Result<()>>,
+    point: &'a MountPoint,
+}
 
 /// Takes the file away. Where it is still open it is only taken out of sight: its users get errors from now on.
-fn end((mut unmounter, thread): Running, gate: &Gate, point: &MountPoint, say: &dyn Fn(&str)) -> Result<()> {
+fn end(mounted: Mounted<'_>, gate: &Gate, say: &dyn Fn(&str)) -> Result<()> {
+    let Mounted { mut unmounter, thread, point } = mounted;
     if thread.is_finished() || unmounter.unmount().is_ok() {
         return thread
             .join()

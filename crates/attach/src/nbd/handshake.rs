@@ -63,11 +63,11 @@ pub(crate) struct Handshake {
     agreement: Agreement,
 }
 
-/// Whether an export was asked about only, or is to be used.
+/// What a client that asks about an export has heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    Info,
-    Go,
+enum InfoAnswer {
+    Described,
+    Refused,
 }
 
 /// Replies as they are put together.
@@ -172,8 +172,11 @@ impl Handshake {
             }
             OptionCode::LIST => Ok(list(&reader, replies)),
             OptionCode::STRUCTURED_REPLY => Ok(self.structured_reply(&reader, replies)),
-            OptionCode::INFO => self.info((export, Purpose::Info), &mut reader, replies),
-            OptionCode::GO => self.info((export, Purpose::Go), &mut reader, replies),
+            OptionCode::INFO => self.info(export, &mut reader, replies).map(|_| Outcome::Next),
+            OptionCode::GO => self.info(export, &mut reader, replies).map(|answer| match answer {
+                InfoAnswer::Described => Outcome::Begin,
+                InfoAnswer::Refused => Outcome::Next,
+            }),
             OptionCode::LIST_META_CONTEXT | OptionCode::SET_META_CONTEXT => {
                 self.meta_context(&mut reader, replies)
             }
@@ -214,10 +217,10 @@ impl Handshake {
 
     fn info(
         &mut self,
-        (export, purpose): (&Export, Purpose),
+        export: &Export,
         reader: &mut Reader<'_>,
         replies: &mut Replies<'_>,
-    ) -> Result<Outcome, Truncated> {
+    ) -> Result<InfoAnswer, Truncated> {
         let name = text(reader)?;
         let mut wanted = Vec::new();
         for _ in 0..reader.u16_be()? {
@@ -225,19 +228,19 @@ impl Handshake {
         }
         if !reader.is_empty() {
             replies.refuse(OptionReply::ERR_INVALID, "the option's data is longer than it says");
-            return Ok(Outcome::Next);
+            return Ok(InfoAnswer::Refused);
         }
         if !name.is_empty() {
             replies.refuse(OptionReply::ERR_UNKNOWN, "there is only the default export, whose name is empty");
-            return Ok(Outcome::Next);
+            return Ok(InfoAnswer::Refused);
         }
         if export.block() > USUAL_BLOCK && !wanted.contains(&Info::BLOCK_SIZE) {
             replies.refuse(OptionReply::ERR_BLOCK_SIZE_REQD, "the client has to ask for the block sizes");
-            return Ok(Outcome::Next);
+            return Ok(InfoAnswer::Refused);
         }
         self.describe(export, &wanted, replies);
         replies.put(OptionReply::ACK, &[]);
-        Ok(if purpose == Purpose::Go { Outcome::Begin } else { Outcome::Next })
+        Ok(InfoAnswer::Described)
     }
 
     fn describe(&self, export: &Export, wanted: &[Info], replies: &mut Replies<'_>) {

@@ -101,7 +101,7 @@ impl Queue {
         };
         let bytes = wire::bounded::<i32>(request.sectors << 9);
         let extent = extent(&request, self.source.disk.geometry().block_size);
-        let done = leaving(answers, (tag, bytes));
+        let done = leaving(answers, tag, bytes);
         let operation = match ask {
             Ask::Read => return self.read(tag, extent),
             Ask::Write { fua } => match self.fetch_data(tag, bytes) {
@@ -148,7 +148,8 @@ impl Queue {
 /// Leaves the answer to the request with this tag: as many bytes, or why it failed.
 fn leaving(
     answers: Arc<Answers>,
-    (tag, bytes): (u16, i32),
+    tag: u16,
+    bytes: i32,
 ) -> impl FnOnce(Result<Outcome, VolumeErrorKind>) + Send + 'static {
     move |result| answers.leave(tag, result.map_or_else(failure, |_| bytes))
 }
@@ -203,7 +204,7 @@ mod tests {
             (2, Operation::Flush, failure(VolumeErrorKind::Media)),
             (3, Operation::Flush, failure(VolumeErrorKind::Media)),
         ] {
-            disk.submit(operation, leaving(Arc::clone(&answers), (tag, 4096)));
+            disk.submit(operation, leaving(Arc::clone(&answers), tag, 4096));
             // Rung when there is an answer.
             rustix::io::read(&bell, &mut [0; 8]).unwrap();
             assert_eq!(std::mem::take(&mut *answers.lock()), [(tag, expected)]);

@@ -334,7 +334,13 @@ mod tests {
         Arc::new(GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 4 << 20)]).unwrap())
     }
 
-    fn descriptor(guest: &GuestMemoryMmap, index: u16, (address, length): (u64, u32), next: Option<u16>) {
+    /// Memory that a descriptor names.
+    struct Span {
+        address: u64,
+        length: u32,
+    }
+
+    fn descriptor(guest: &GuestMemoryMmap, index: u16, Span { address, length }: Span, next: Option<u16>) {
         let flags: u16 = u16::from(next.is_some()) | (u16::from(length == 1) << 1);
         let words = [address.to_le_bytes().as_slice(), &length.to_le_bytes(), &flags.to_le_bytes()].concat();
         let bytes = [words.as_slice(), &next.unwrap_or(0).to_le_bytes()].concat();
@@ -348,9 +354,10 @@ mod tests {
         guest.write_slice(&header, GuestAddress(HEADERS)).unwrap();
         for request in 0..requests {
             let first = request * 3;
-            descriptor(guest, first, (HEADERS, 16), Some(first + 1));
-            descriptor(guest, first + 1, (DATA, length), Some(first + 2));
-            descriptor(guest, first + 2, (HEADERS + 64 + u64::from(request), 1), None);
+            descriptor(guest, first, Span { address: HEADERS, length: 16 }, Some(first + 1));
+            descriptor(guest, first + 1, Span { address: DATA, length }, Some(first + 2));
+            let status = HEADERS + 64 + u64::from(request);
+            descriptor(guest, first + 2, Span { address: status, length: 1 }, None);
             guest.write_obj(first, GuestAddress(AVAILABLE + 4 + u64::from(request) * 2)).unwrap();
         }
         guest.write_obj(requests, GuestAddress(AVAILABLE + 2)).unwrap();

@@ -104,7 +104,7 @@ impl Controller {
         let reloads = &mut self.context.reloads;
         match &outcome {
             Ok(Outcome::Applied(_)) => {
-                reloads.handle_applied((generation, Instant::now()), before);
+                reloads.handle_applied(Instant::now(), generation, before);
             }
             Ok(Outcome::Unchanged) => reloads.unchanged += 1,
             Err(Failure::Invalid(_)) => reloads.refused += 1,

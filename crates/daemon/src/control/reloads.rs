@@ -32,11 +32,7 @@ pub(super) struct Reloads {
 
 impl Reloads {
     /// A configuration is served. `before` has the connections that were counted before that.
-    pub(super) fn handle_applied(
-        &mut self,
-        (generation, now): (Generation, Instant),
-        before: DepartureCounts,
-    ) {
+    pub(super) fn handle_applied(&mut self, now: Instant, generation: Generation, before: DepartureCounts) {
         self.applied += 1;
         self.last = Some((generation, Timestamp::now()));
         // Reloads in quick succession share a line.
@@ -110,12 +106,12 @@ mod tests {
     fn who_was_asked_to_leave_is_told_of_once_its_time_is_over() {
         let (mut reloads, now, departures) = (Reloads::default(), Instant::now(), Departures::default());
         let before = departures.counts();
-        reloads.handle_applied((Generation(2), now), before);
+        reloads.handle_applied(now, Generation(2), before);
         assert_eq!(reloads.poll(now + PARTING, before), None, "nobody has to leave");
         for departure in [Departure::Asked, Departure::Asked] {
             departures.count(departure);
         }
-        reloads.handle_applied((Generation(3), now), before);
+        reloads.handle_applied(now, Generation(3), before);
         for departure in [Departure::Ended, Departure::Forced] {
             departures.count(departure);
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use protocol::Instant;
-use volume::{Epoch, OpenError, PollList, QueueContext, Tag};
+use volume::{OpenError, PollList, QueueContext, Submission, Tag};
 
 pub(crate) use self::entry::LAST;
 use self::entry::{Progress, QueueEntry};
@@ -23,23 +23,13 @@ use crate::catalogue::ProposalError;
 use crate::kind::{ServedId, ServedKind, Tagged};
 use crate::limits::COMPLETIONS_GUESS;
 
-/// A request on its way to a queue.
-#[derive(Debug)]
-pub(crate) struct Submission<K: ServedKind> {
-    /// Of what.
-    pub(crate) served: ServedId,
-    /// What it was judged by.
-    pub(crate) epoch: Epoch,
-    pub(crate) request: K::Request,
-}
-
 /// A request that no queue has taken: nothing has happened to it, and nothing counts it.
 #[derive(Debug)]
 pub(crate) enum SubmitError<K: ServedKind> {
     /// The queue is full.
-    Full(Submission<K>),
+    Full(Submission<K::Request>),
     /// It was judged by an older state than holds now, or is for something else than what has the place now.
-    StaleEpoch(Submission<K>),
+    StaleEpoch(Submission<K::Request>),
 }
 
 /// What others are to know of queues on their way to their end.
@@ -228,21 +218,21 @@ impl<K: ServedKind> Queues<K> {
         &mut self,
         now: Instant,
         slot: Slot,
-        submission: Submission<K>,
+        submission: Submission<K::Request>,
     ) -> Result<(), SubmitError<K>> {
-        let Submission { served, epoch, mut request } = submission;
+        let Submission { volume: served, epoch, mut request } = submission;
         let Some(entry) = self.entries.get_mut(served.slot()) else {
-            return Err(SubmitError::Full(Submission { served, epoch, request }));
+            return Err(SubmitError::Full(Submission { volume: served, epoch, request }));
         };
         if epoch != entry.epoch || served != entry.id {
-            return Err(SubmitError::StaleEpoch(Submission { served, epoch, request }));
+            return Err(SubmitError::StaleEpoch(Submission { volume: served, epoch, request }));
         }
         let own = request.tag();
         request.set_tag(join(slot, entry.side, own));
         self.polls.mark(served.slot());
         K::submit(&mut entry.queue, now, request).map_err(|mut request| {
             request.set_tag(own);
-            SubmitError::Full(Submission { served, epoch, request })
+            SubmitError::Full(Submission { volume: served, epoch, request })
         })?;
         entry.outstanding[entry.side] += 1;
         Ok(())
@@ -353,14 +343,13 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use volume::{Completion, Operation, Outcome, QueueFull, Request, Volume, VolumeId, VolumeQueue};
+    use volume::{Completion, Epoch, Operation, Outcome, QueueFull, Request, Volume, VolumeId, VolumeQueue};
 
     use super::*;
     use crate::catalogue::ServedVolume;
     use crate::volume_kind::VolumeKind;
 
     type Queues = super::Queues<VolumeKind>;
-    type Submission = super::Submission<VolumeKind>;
     type SubmitError = super::SubmitError<VolumeKind>;
 
     const DISK: VolumeId = VolumeId::new(0, 0);
@@ -434,7 +423,7 @@ mod tests {
 
     fn flush(own: u64, epoch: u64) -> Submission {
         let request = Request { tag: Tag(own), operation: Operation::Flush };
-        Submission { served: VolumeId::new(0, 0), epoch: Epoch(epoch), request }
+        Submission { volume: VolumeId::new(0, 0), epoch: Epoch(epoch), request }
     }
 
     fn full_of(taken: Result<(), SubmitError>) -> Submission {
@@ -463,9 +452,9 @@ mod tests {
         let mut queues = queues(Box::new(held.clone()));
         queues.entries[0].id = VolumeId::new(0, 1);
         let late = overtaken(queues.submit(Instant::ZERO, Slot(3), flush(1, 0)));
-        assert_eq!((late.request.tag, late.served), (Tag(1), VolumeId::new(0, 0)), "as it was");
+        assert_eq!((late.request.tag, late.volume), (Tag(1), VolumeId::new(0, 0)), "as it was");
         assert_eq!(held.0.borrow().0, [], "no volume has seen it");
-        let now = Submission { served: VolumeId::new(0, 1), ..late };
+        let now = Submission { volume: VolumeId::new(0, 1), ..late };
         queues.submit(Instant::ZERO, Slot(3), now).unwrap();
     }
 

@@ -2,8 +2,20 @@
 
 use names::{IscsiUrl, NvmeUrl};
 
-/// CHAP secrets, read from their files: the initiator's, and the target's if it must prove itself.
-pub type Secrets = (Vec<u8>, Option<Vec<u8>>);
+/// CHAP secrets, read from their files. They are never printed.
+#[derive(Clone)]
+pub struct Secrets {
+    /// The initiator's.
+    pub initiator: Vec<u8>,
+    /// The target's, if it must prove itself.
+    pub target: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secrets")
+    }
+}
 
 /// Which volume, and how it is entered.
 #[derive(Clone)]

@@ -14,6 +14,7 @@ use std::task::Waker;
 use ::nvme::host::{Queue, RemoteNamespace};
 
 use super::admin_requests::AdminRequests;
+use super::client::{Hooks, Owner};
 use super::link::Link;
 use super::nvme_plan::{Info, Plan};
 
@@ -38,14 +39,21 @@ pub(super) enum AssociationState {
     Down(String),
 }
 
+/// What an association is made for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) nsid: u32,
+    /// I/O queues.
+    pub(super) queues: u16,
+}
+
 /// Called with the namespace when it has changed under an association.
 type Changed = Box<dyn Fn(&RemoteNamespace) + Send + Sync>;
 
 /// The associations of one volume, one after the other.
 pub(super) struct Association {
     plan: Plan,
-    /// The namespace that is wanted, and how many I/O queues.
-    wanted: (u32, u16),
+    wanted: Wanted,
     /// The number of the association that is up; zero while none is.
     current: AtomicU64,
     /// What the I/O queues ask the admin queue to do.
@@ -70,7 +78,7 @@ struct Inner {
 
 impl Association {
     /// No association yet.
-    pub(super) fn new(plan: Plan, wanted: (u32, u16)) -> Arc<Self> {
+    pub(super) fn new(plan: Plan, wanted: Wanted) -> Arc<Self> {
         let inner = Inner {
             number: 0,
             stage: Stage::Down("not connected yet".to_owned()),
@@ -104,7 +112,7 @@ impl Association {
         let mut inner = self.lock();
         let granted = match &inner.stage {
             Stage::Up(remote) => remote.queues,
-            Stage::Opening | Stage::Down(_) => self.wanted.1,
+            Stage::Opening | Stage::Down(_) => self.wanted.queues,
         };
         let fresh = inner.given.saturating_add(1);
         let qid = if fresh <= granted {
@@ -160,7 +168,8 @@ impl Association {
                 association.handle_namespace(number, remote);
             }
         });
-        let queue = Queue::Admin { nsid: self.wanted.0, queues: self.wanted.1, kato: Plan::keep_alive() };
+        let queue =
+            Queue::Admin { nsid: self.wanted.nsid, queues: self.wanted.queues, kato: Plan::keep_alive() };
         let open = self.admin_requests.open();
         let turn_hook = Box::new(move |link: &Link| {
             if open.load(Ordering::Acquire)
@@ -169,7 +178,8 @@ impl Association {
                 association.admin_requests.work(number, link, |qid| association.wake(qid));
             }
         });
-        let link = self.plan.connect(queue, (waker, &purpose), (tell, Some(turn_hook)));
+        let hooks = Hooks { tell, turn: Some(turn_hook) };
+        let link = self.plan.connect(queue, Owner { waker, purpose }, hooks);
         if let Some(admin) = link.endpoint() {
             self.admin_requests.begin(number, self.plan.waker_of(admin));
         }
@@ -239,10 +249,11 @@ mod tests {
         let options = NvmeOptions::default();
         let plan = Plan::new(
             "127.0.0.1:1".parse().unwrap(),
-            ("nqn.test", &options),
+            "nqn.test",
+            &options,
             &ClientContext::without_network(),
         );
-        let association = Association::new(plan, (1, 1));
+        let association = Association::new(plan, Wanted { nsid: 1, queues: 1 });
         association.lock().stage = Stage::Opening;
         let why = "the controller broke the protocol: a PDU out of sequence";
         association.lose(0, why);

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 use ::volume::Completion;
-use host::Endpoint;
+use host::{Dialer, Endpoint};
 use names::Span;
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
 
@@ -50,18 +51,29 @@ pub(crate) type TurnHook = Box<dyn FnMut(&Link)>;
 /// Makes the connection once its transport is there: a protocol's clock starts then.
 pub(crate) type Make<C> = Box<dyn FnOnce(Instant) -> C>;
 
-/// Where a connection leads, and how long it may take to come about.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Aim {
-    pub(crate) address: SocketAddr,
-    pub(crate) patience: Duration,
+/// Who needs a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Owner {
+    /// Woken when completions or a new stage can be seen.
+    pub(crate) waker: Waker,
+    /// Held by whoever needs the connection: it logs out or disconnects once nobody does.
+    pub(crate) purpose: Arc<()>,
 }
 
-impl Aim {
-    /// A connection of which a command may take so long (`timeout=`): connecting is a step of opening like others, and takes no longer.
-    pub(crate) fn new(address: SocketAddr, command: Duration) -> Self {
-        Self { address, patience: command.min(CONNECT_TIME) }
-    }
+/// What is called for a connection, on its core.
+pub(crate) struct Hooks<I> {
+    pub(crate) tell: Tell<I>,
+    pub(crate) turn: Option<TurnHook>,
+}
+
+/// A connection that is to be made.
+pub(crate) struct Dial<I> {
+    /// Where it leads.
+    pub(crate) address: SocketAddr,
+    /// How long a command may take (`timeout=`): connecting is a step of opening like others, and takes no longer.
+    pub(crate) command_time: Duration,
+    pub(crate) owner: Owner,
+    pub(crate) hooks: Hooks<I>,
 }
 
 /// A client connection with its link.
@@ -82,32 +94,32 @@ pub(crate) struct Client<R: ClientRole> {
     inputs: VecDeque<LinkInput>,
 }
 
+impl<R: ClientRole + 'static> Client<R> {
+    /// Dials.
+    pub(crate) fn dial(dialer: &Arc<dyn Dialer>, make: Make<R::Connection>, dial: Dial<R::Info>) -> Rc<Link> {
+        let (link, address) = (Link::new(dial.owner.waker.clone()), dial.address);
+        let client = Self::new(make, Rc::clone(&link), dial);
+        link.set_endpoint(dialer.dial(address, Box::new(client)));
+        link
+    }
+}
+
 impl<R: ClientRole> Client<R> {
-    /// Joins a connection that is to be made with its link. `purpose` is held by whoever needs the connection.
-    pub(crate) fn new(
-        make: Make<R::Connection>,
-        (link, Aim { address, patience }): (Rc<Link>, Aim),
-        tell: Tell<R::Info>,
-        purpose: &Arc<()>,
-    ) -> Self {
-        let purpose = Arc::downgrade(purpose);
+    /// A connection that is to be made, with its link.
+    fn new(make: Make<R::Connection>, link: Rc<Link>, dial: Dial<R::Info>) -> Self {
+        let Dial { address, command_time, owner, hooks } = dial;
         Self {
             make: Some(make),
             connection: None,
             link,
-            tell,
-            turn_hook: None,
+            tell: hooks.tell,
+            turn_hook: hooks.turn,
             address,
-            patience,
-            purpose,
+            patience: command_time.min(CONNECT_TIME),
+            purpose: Arc::downgrade(&owner.purpose),
             ended: false,
             inputs: VecDeque::new(),
         }
-    }
-
-    /// The same with a hook that runs in each turn.
-    pub(crate) fn with_turn_hook(self, turn_hook: Option<TurnHook>) -> Self {
-        Self { turn_hook, ..self }
     }
 
     fn act(&mut self) {

@@ -50,6 +50,13 @@ pub(crate) enum Mismatch {
     Size { was: u64, is: u64 },
 }
 
+/// Which digests a connection is to have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Digests {
+    pub(crate) header: bool,
+    pub(crate) data: bool,
+}
+
 /// How patient a volume is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {

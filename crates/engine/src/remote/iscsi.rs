@@ -10,7 +10,6 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Waker;
 use std::time::Duration;
 
 use ::iscsi::chap::{Credentials, Secret};
@@ -23,16 +22,16 @@ use buf::Pool;
 use names::{Iqn, IscsiOptions, IscsiUrl, RdmaOptions};
 
 use super::access::Secrets;
-use super::client::{Aim, Client, ClientRole, Make, Report, Tell};
+use super::client::{Client, ClientRole, Dial, Hooks, Owner, Report, Tell};
 use super::client_context::ClientContext;
 use super::entries::Nexus;
-use super::far_end::{Facts, Shape, Shared, Timing};
+use super::far_end::{Digests, Facts, Shape, Shared, Timing};
 use super::link::{Link, LinkInput, Stage};
 use super::redirect::{Redirect, RedirectFollower, RedirectSlot};
-use super::route::{Attempt, NotConnected, Route};
+use super::route::{Attempt, Connected, NotConnected, Route};
 use super::volume::RemoteVolume;
-use super::waiting::{Found, Place, Waiting, dial};
-use crate::iwarp_link::{IwarpLink, for_iser};
+use super::waiting::{Found, Place, Waiting};
+use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_iser};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
 
 /// The name that initiators log in under unless the URL says otherwise.
@@ -78,6 +77,16 @@ impl<C: protocol::Connection<Input = Input, Action = Action>> ClientRole for Ini
     }
 }
 
+/// What a session is to be for.
+struct Wanted<'a> {
+    address: SocketAddr,
+    options: &'a IscsiOptions,
+    secrets: Option<Secrets>,
+    /// None for a discovery session.
+    target: Option<Iqn>,
+    lun: u16,
+}
+
 /// A session that is to be: everything but its random part.
 struct Plan {
     /// Where logins begin: what the user said, or where the target has moved for good.
@@ -87,7 +96,7 @@ struct Plan {
     lun: u16,
     chap: Option<Credentials>,
     mutual: Option<Credentials>,
-    digests: (bool, bool),
+    digests: Digests,
     /// RDMA carries them; without it TCP does.
     rdma: Option<RdmaOptions>,
     /// The sessions' own name, if the user gave one: then there is only one session at a time.
@@ -97,24 +106,20 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(
-        address: SocketAddr,
-        (options, secrets): (&IscsiOptions, Option<Secrets>),
-        (target, lun): (Option<Iqn>, u16),
-        context: &ClientContext,
-    ) -> Result<Self, OpenError> {
+    fn new(wanted: Wanted<'_>, context: &ClientContext) -> Result<Self, OpenError> {
+        let Wanted { address, options, secrets, target, lun } = wanted;
         let initiator = match &options.initiator {
             Some(name) => name.clone(),
             None => INITIATOR.parse().map_err(|error| OpenError::new(format!("{error}")))?,
         };
         let (mut chap, mut mutual) = (None, None);
-        if let (Some(account), Some((secret, other))) = (&options.chap, secrets) {
-            chap = Some(Credentials { user: account.user.clone(), secret: Secret::new(secret) });
-            if let (Some(target), Some(secret)) = (&account.mutual, other) {
+        if let (Some(account), Some(secrets)) = (&options.chap, secrets) {
+            chap = Some(Credentials { user: account.user.clone(), secret: Secret::new(secrets.initiator) });
+            if let (Some(target), Some(secret)) = (&account.mutual, secrets.target) {
                 mutual = Some(Credentials { user: target.user.clone(), secret: Secret::new(secret) });
             }
         }
-        let digests = (options.header_digest, options.data_digest);
+        let digests = Digests { header: options.header_digest, data: options.data_digest };
         let timing = Timing {
             command: options.timeout.map_or(COMMAND_TIME, |span| span.0),
             reconnect: options.reconnect.map_or(RECONNECT_TIME, |span| span.0),
@@ -142,8 +147,8 @@ impl Plan {
         config.mutual.clone_from(&self.mutual);
         config.command_time = self.timing.command;
         let policy = |wanted| if wanted { DigestPolicy::Require } else { DigestPolicy::Allow };
-        config.tuning.header_digest = policy(self.digests.0);
-        config.tuning.data_digest = policy(self.digests.1);
+        config.tuning.header_digest = policy(self.digests.header);
+        config.tuning.data_digest = policy(self.digests.data);
         config
     }
 
@@ -152,41 +157,31 @@ impl Plan {
     }
 
     /// Dials a session at `address`; `tell` is given what becomes known.
-    fn connect(
-        &self,
-        (isid, address): ([u8; 6], SocketAddr),
-        (waker, purpose): (Waker, &Arc<()>),
-        tell: Tell<Info>,
-    ) -> Rc<Link> {
+    fn connect(&self, isid: [u8; 6], address: SocketAddr, caller: Caller) -> Rc<Link> {
         let (config, entropy) = (self.config(isid), (self.context.entropy)());
+        let Caller { owner, tell } = caller;
+        let hooks = Hooks { tell, turn: None };
+        let dial = Dial { address, command_time: self.timing.command, owner, hooks };
+        let dialer = &self.context.dialer;
         let Some(rdma) = self.rdma else {
             let make = move |now| tcp::InitiatorConnection::new(now, config, Pool::new(CLIENT_POOL), entropy);
-            return self.dial((Box::new(make), address), (waker, purpose), tell);
+            return Client::<Initiator<tcp::InitiatorConnection>>::dial(dialer, Box::new(make), dial);
         };
         let iwarp = IwarpLink::new(rdma.crc, address, None);
         let make = move |now| {
-            let (pool, words) = (Pool::new(CLIENT_POOL), private_data(Invalidation::Used));
-            let pair = iwarp.initiator(now, (words, for_iser(initiator_needs())), &pool);
+            let pool = Pool::new(CLIENT_POOL);
+            let (words, queues) = (private_data(Invalidation::Used), for_iser(initiator_needs()));
+            let pair = iwarp.initiator(now, InitiatorEnd { words, queues }, &pool);
             iser::InitiatorConnection::new(now, config, pool, entropy, pair)
         };
-        self.dial((Box::new(make), address), (waker, purpose), tell)
+        Client::<Initiator<iser::InitiatorConnection<iwarp::Connection>>>::dial(dialer, Box::new(make), dial)
     }
+}
 
-    /// Dials a connection.
-    fn dial<C>(
-        &self,
-        (make, address): (Make<C>, SocketAddr),
-        (waker, purpose): (Waker, &Arc<()>),
-        tell: Tell<Info>,
-    ) -> Rc<Link>
-    where
-        C: protocol::Connection<Input = Input, Action = Action> + 'static,
-    {
-        let (link, aim) = (Link::new(waker), Aim::new(address, self.timing.command));
-        let client = Client::<Initiator<C>>::new(make, (Rc::clone(&link), aim), tell, purpose);
-        dial(&self.context.dialer, address, &link, Box::new(client));
-        link
-    }
+/// Who makes a connection, and who is told what it finds.
+struct Caller {
+    owner: Owner,
+    tell: Tell<Info>,
 }
 
 /// Called with what a login finds, and with its link.
@@ -198,33 +193,32 @@ struct Login {
     isid: [u8; 6],
     /// Where it has been sent to.
     portal: SocketAddr,
-    waker: Waker,
-    purpose: Arc<()>,
+    owner: Owner,
     hear: Hear,
     told: RedirectSlot,
     follower: RedirectFollower,
 }
 
 impl Login {
-    fn begin(plan: &Arc<Plan>, isid: [u8; 6], (waker, purpose): (Waker, Arc<()>), hear: Hear) -> Self {
+    fn begin(plan: &Arc<Plan>, isid: [u8; 6], owner: Owner, hear: Hear) -> Self {
         let told = RedirectSlot::default();
         let home = *plan.home();
         let tell = listener(Rc::clone(&hear), Rc::clone(&told));
-        let link = plan.connect((isid, home), (waker.clone(), &purpose), tell);
+        let link = plan.connect(isid, home, Caller { owner: owner.clone(), tell });
         let follower = RedirectFollower::new(link, Rc::clone(&told));
-        Self { plan: Arc::clone(plan), isid, portal: home, waker, purpose, hear, told, follower }
+        Self { plan: Arc::clone(plan), isid, portal: home, owner, hear, told, follower }
     }
 
     /// How far it is.
     fn stage(&mut self) -> Stage {
-        let Self { plan, isid, portal, waker, purpose, hear, told, follower } = self;
+        let Self { plan, isid, portal, owner, hear, told, follower } = self;
         follower.stage(|address, permanently| {
             if permanently {
                 *plan.home() = address;
             }
             *portal = address;
             let tell = listener(Rc::clone(hear), Rc::clone(told));
-            plan.connect((*isid, address), (waker.clone(), purpose), tell)
+            plan.connect(*isid, address, Caller { owner: owner.clone(), tell })
         })
     }
 }
@@ -265,11 +259,13 @@ fn facts(unit: &RemoteUnit) -> Facts {
 /// Opens a logical unit: a first session asks what it is and leaves; queues log in by themselves.
 pub(super) fn open(
     address: SocketAddr,
-    (url, secrets): (IscsiUrl, Option<Secrets>),
+    url: IscsiUrl,
+    secrets: Option<Secrets>,
     context: &ClientContext,
 ) -> Waiting<Arc<dyn Volume>> {
-    let aim = (Some(url.target.clone()), url.lun);
-    let plan = match Plan::new(address, (&url.options, secrets), aim, context) {
+    let target = Some(url.target.clone());
+    let wanted = Wanted { address, options: &url.options, secrets, target, lun: url.lun };
+    let plan = match Plan::new(wanted, context) {
         Ok(plan) => Arc::new(plan),
         Err(error) => return Waiting::failed(&error.to_string()),
     };
@@ -282,8 +278,8 @@ pub(super) fn open(
             *place.borrow_mut() = Some(remote_volume(&unit, Arc::clone(&later), url.target.to_string()));
         }
     });
-    let around = (context.waker.clone(), Arc::new(()));
-    await_answer(Login::begin(&plan, plan.isid(), around, hear), answer)
+    let owner = Owner { waker: context.waker.clone(), purpose: Arc::new(()) };
+    await_answer(Login::begin(&plan, plan.isid(), owner, hear), answer)
 }
 
 fn remote_volume(unit: &RemoteUnit, plan: Arc<Plan>, name: String) -> Arc<dyn Volume> {
@@ -296,7 +292,8 @@ fn remote_volume(unit: &RemoteUnit, plan: Arc<Plan>, name: String) -> Arc<dyn Vo
             Some(_) => Some(claim(&taken)?),
             None => None,
         };
-        Ok(Box::new(Sessions { isid: plan.isid(), plan, shared, waker, purpose: Arc::new(()), _only: only }))
+        let owner = Owner { waker, purpose: Arc::new(()) };
+        Ok(Box::new(Sessions { isid: plan.isid(), plan, shared, owner, _only: only }))
     });
     Arc::new(RemoteVolume { name, shared, open })
 }
@@ -319,9 +316,8 @@ struct Sessions {
     plan: Arc<Plan>,
     isid: [u8; 6],
     shared: Arc<Shared>,
-    waker: Waker,
-    /// Held for as long as the queue is.
-    purpose: Arc<()>,
+    /// The queue: its purpose is held for as long as it is.
+    owner: Owner,
     /// The claim to a session's name, if the user gave it.
     _only: Option<Arc<()>>,
 }
@@ -331,12 +327,14 @@ impl Route for Sessions {
         let found: Rc<RefCell<Option<Entered>>> = Rc::default();
         let (place, shared) = (Rc::clone(&found), Arc::clone(&self.shared));
         let hear = Rc::new(move |info, _: &Link| match info {
-            Info::Unit(unit) => *place.borrow_mut() = Some((facts(&unit), unit.portal_group)),
+            Info::Unit(unit) => {
+                *place.borrow_mut() = Some(Entered { facts: facts(&unit), portal_group: unit.portal_group })
+            }
             Info::Size(geometry) => shared.resize(geometry),
             Info::Targets(_) | Info::Moved(_) => {}
         });
-        let around = (self.waker.clone(), Arc::clone(&self.purpose));
-        Box::new(Entering { login: Login::begin(&self.plan, self.isid, around, hear), found })
+        let login = Login::begin(&self.plan, self.isid, self.owner.clone(), hear);
+        Box::new(Entering { login, found })
     }
 
     /// A login to the portal group of the old session ends that session; without one it ends when the target notices.
@@ -345,8 +343,12 @@ impl Route for Sessions {
     }
 }
 
-/// What a login found, and the portal group that it was in.
-type Entered = (Facts, Option<u16>);
+/// What a login found.
+struct Entered {
+    facts: Facts,
+    /// The portal group that it was in.
+    portal_group: Option<u16>,
+}
 
 /// A session that is being begun.
 struct Entering {
@@ -355,14 +357,15 @@ struct Entering {
 }
 
 impl Attempt for Entering {
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>> {
+    fn poll(&mut self) -> Option<Result<Connected, NotConnected>> {
         match self.login.stage() {
             Stage::Opening => None,
             Stage::Failed(why) => Some(Err(NotConnected(why))),
-            Stage::Ready => self.found.take().map(|(facts, group)| {
+            Stage::Ready => self.found.take().map(|Entered { facts, portal_group }| {
                 let portal = self.login.portal;
-                let nexus = group.map(|group| Nexus { portal, group });
-                Ok((Rc::clone(self.login.follower.link()), Facts { nexus, ..facts }))
+                let nexus = portal_group.map(|group| Nexus { portal, group });
+                let link = Rc::clone(self.login.follower.link());
+                Ok(Connected { link, facts: Facts { nexus, ..facts } })
             }),
         }
     }
@@ -379,10 +382,12 @@ impl Attempt for Entering {
 /// Asks for all targets.
 pub(super) fn discover(
     address: SocketAddr,
-    access: (&IscsiOptions, Option<Secrets>),
+    options: &IscsiOptions,
+    secrets: Option<Secrets>,
     context: &ClientContext,
 ) -> Waiting<Vec<Found>> {
-    let plan = match Plan::new(address, access, (None, 0), context) {
+    let wanted = Wanted { address, options, secrets, target: None, lun: 0 };
+    let plan = match Plan::new(wanted, context) {
         Ok(plan) => Arc::new(plan),
         Err(error) => return Waiting::failed(&error.to_string()),
     };
@@ -397,6 +402,6 @@ pub(super) fn discover(
             *place.borrow_mut() = Some(rows.collect());
         }
     });
-    let around = (context.waker.clone(), Arc::new(()));
-    await_answer(Login::begin(&plan, plan.isid(), around, hear), answer)
+    let owner = Owner { waker: context.waker.clone(), purpose: Arc::new(()) };
+    await_answer(Login::begin(&plan, plan.isid(), owner, hear), answer)
 }

@@ -64,7 +64,7 @@ impl std::fmt::Debug for RemoteOpening {
 /// Begins to open a volume at `address`, on the calling core.
 pub fn open(address: SocketAddr, access: Access, context: &ClientContext) -> RemoteOpening {
     RemoteOpening(match access {
-        Access::Iscsi { url, secrets } => iscsi::open(address, (url, secrets), context),
+        Access::Iscsi { url, secrets } => iscsi::open(address, url, secrets, context),
         Access::Nvme { url } => nvme::open(address, &url, context),
     })
 }
@@ -93,7 +93,7 @@ pub fn discover(
     context: &ClientContext,
 ) -> Discovery {
     Discovery(match url {
-        DiscoveryUrl::Iscsi { options, .. } => iscsi::discover(address, (options, secrets), context),
+        DiscoveryUrl::Iscsi { options, .. } => iscsi::discover(address, options, secrets, context),
         DiscoveryUrl::Nvme { options, .. } => nvme::discover(address, options, context),
         _ => Waiting::failed("this kind of portal has no discovery service that is known here"),
     })

@@ -15,13 +15,14 @@ use ::nvme::host::{Queue, REFUSED, RemoteNamespace};
 use ::volume::{Completion, CoreId, OpenError, Request, Volume};
 use names::{NvmeOptions, NvmeUrl};
 
-use super::association::{Association, AssociationState};
+use super::association::{Association, AssociationState, Wanted};
+use super::client::{Hooks, Owner};
 use super::client_context::ClientContext;
 use super::far_end::{Facts, Shape, Shared};
-use super::link::{Link, LinkInput, Stage};
+use super::link::{LinkInput, Stage};
 use super::nvme_plan::{DEPTH, Plan};
 use super::referrals::ReferralWalk;
-use super::route::{Attempt, NotConnected, Route};
+use super::route::{Attempt, Connected, NotConnected, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Waiting};
 use crate::limits::{KEEP_ALIVE, QUIESCE};
@@ -53,9 +54,9 @@ fn facts(remote: &RemoteNamespace) -> Facts {
 /// Opens a namespace: the admin queue stays for as long as the volume is used.
 pub(super) fn open(address: SocketAddr, url: &NvmeUrl, context: &ClientContext) -> Waiting<Arc<dyn Volume>> {
     let name = url.subsystem.to_string();
-    let plan = Plan::new(address, (&name, &url.options), context);
+    let plan = Plan::new(address, &name, &url.options, context);
     let queues = url.options.queues.unwrap_or(QUEUES).max(1);
-    let association = Association::new(plan.clone(), (url.nsid, queues));
+    let association = Association::new(plan.clone(), Wanted { nsid: url.nsid, queues });
     association.begin(context.waker.clone());
     Waiting::new(move || match association.state() {
         AssociationState::Opening => None,
@@ -64,14 +65,15 @@ pub(super) fn open(address: SocketAddr, url: &NvmeUrl, context: &ClientContext) 
         }
         AssociationState::Down(why) => Some(Err(OpenError::new(why))),
         AssociationState::Up(_, remote, _) => {
-            Some(Ok(remote_volume(&remote, (name.clone(), plan.clone()), &association)))
+            Some(Ok(remote_volume(&remote, name.clone(), plan.clone(), &association)))
         }
     })
 }
 
 fn remote_volume(
     remote: &RemoteNamespace,
-    (name, plan): (String, Plan),
+    name: String,
+    plan: Plan,
     association: &Arc<Association>,
 ) -> Arc<dyn Volume> {
     let shared = Shared::new(facts(remote), plan.timing, plan.context.clone());
@@ -147,7 +149,7 @@ struct Connecting {
     io_queue: Rc<IoQueue>,
     /// An association was waited for.
     asked: bool,
-    queue: Option<(Rc<Link>, Facts)>,
+    queue: Option<Connected>,
 }
 
 impl Connecting {
@@ -168,8 +170,9 @@ impl Connecting {
                 number.set(current);
                 let facts = facts(&remote);
                 let queue = Queue::Io { qid: *qid, remote: *remote };
-                let link = plan.connect(queue, (waker.clone(), &purpose), (Box::new(|_, _| {}), None));
-                self.queue = Some((link, facts));
+                let owner = Owner { waker: waker.clone(), purpose };
+                let link = plan.connect(queue, owner, Hooks { tell: Box::new(|_, _| {}), turn: None });
+                self.queue = Some(Connected { link, facts });
                 None
             }
         }
@@ -177,16 +180,16 @@ impl Connecting {
 }
 
 impl Attempt for Connecting {
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>> {
+    fn poll(&mut self) -> Option<Result<Connected, NotConnected>> {
         if self.queue.is_none()
             && let Some(why) = self.connect()
         {
             return Some(Err(NotConnected(why)));
         }
-        let (link, facts) = self.queue.as_ref()?;
-        match link.stage() {
+        let connected = self.queue.as_ref()?;
+        match connected.link.stage() {
             Stage::Failed(why) => Some(Err(NotConnected(why))),
-            Stage::Ready => Some(Ok((Rc::clone(link), facts.clone()))),
+            Stage::Ready => Some(Ok(connected.clone())),
             Stage::Opening if self.io_queue.association.is_up(self.io_queue.number.get()) => None,
             Stage::Opening => {
                 self.give_up();
@@ -196,7 +199,7 @@ impl Attempt for Connecting {
     }
 
     fn give_up(&mut self) {
-        let Some((link, _)) = &self.queue else { return };
+        let Some(Connected { link, .. }) = &self.queue else { return };
         link.push(LinkInput::Disconnect);
         if let Some(endpoint) = link.endpoint() {
             self.io_queue.plan.context.dialer.wake(endpoint);
@@ -210,7 +213,7 @@ pub(super) fn discover(
     options: &NvmeOptions,
     context: &ClientContext,
 ) -> Waiting<Vec<Found>> {
-    let plan = Plan::new(address, (::nvme::DISCOVERY_NQN, options), context);
+    let plan = Plan::new(address, ::nvme::DISCOVERY_NQN, options, context);
     let mut walk = ReferralWalk::new(plan);
     Waiting::new(move || walk.poll())
 }
@@ -245,9 +248,9 @@ mod tests {
     fn a_queue_that_is_closed_makes_room_for_another() {
         const QUEUES: u16 = 2;
         let (address, name) = ("127.0.0.1:4420".parse().unwrap(), "nqn.2026-11.org.linerate:disk");
-        let plan = Plan::new(address, (name, &NvmeOptions::default()), &ClientContext::without_network());
-        let association = Association::new(plan.clone(), (1, QUEUES));
-        let volume = remote_volume(&remote(QUEUES), (name.to_owned(), plan), &association);
+        let plan = Plan::new(address, name, &NvmeOptions::default(), &ClientContext::without_network());
+        let association = Association::new(plan.clone(), Wanted { nsid: 1, queues: QUEUES });
+        let volume = remote_volume(&remote(QUEUES), name.to_owned(), plan, &association);
         let open = |core| volume.open_queue(&QueueContext::without_pool(CoreId(core), Waker::noop().clone()));
         for round in 0..3 {
             let queues: Vec<_> = (0..QUEUES).map(open).collect();

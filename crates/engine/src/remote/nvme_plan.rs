@@ -14,12 +14,11 @@ use buf::Pool;
 use host::EndpointId;
 use names::{NvmeOptions, RdmaOptions};
 
-use super::client::{Aim, Client, ClientRole, Make, Report, Tell, TurnHook};
+use super::client::{Client, ClientRole, Dial, Hooks, Owner, Report};
 use super::client_context::ClientContext;
-use super::far_end::Timing;
+use super::far_end::{Digests, Timing};
 use super::link::{Link, LinkInput};
-use super::waiting::dial;
-use crate::iwarp_link::{IwarpLink, for_nvme};
+use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_nvme};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
 
 /// Commands that a queue may have under way.
@@ -69,7 +68,7 @@ impl<C: protocol::Connection<Input = Input, Action = Action>> ClientRole for Hos
 pub(super) struct Plan {
     pub(super) host: HostIdentity,
     subnqn: Arc<str>,
-    digests: (bool, bool),
+    digests: Digests,
     /// RDMA carries them; without it TCP does.
     rdma: Option<RdmaOptions>,
     address: SocketAddr,
@@ -80,7 +79,8 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(
         address: SocketAddr,
-        (subnqn, options): (&str, &NvmeOptions),
+        subnqn: &str,
+        options: &NvmeOptions,
         context: &ClientContext,
     ) -> Self {
         let mut identifier = [0; 16];
@@ -95,7 +95,7 @@ impl Plan {
         Self {
             host: HostIdentity { identifier, nqn: nqn.into() },
             subnqn: subnqn.into(),
-            digests: (options.header_digest, options.data_digest),
+            digests: Digests { header: options.header_digest, data: options.data_digest },
             rdma: options.rdma,
             address,
             timing: Timing {
@@ -131,51 +131,31 @@ impl Plan {
         wire::bounded::<u32>(KEEP_ALIVE.as_millis())
     }
 
-    /// Dials a queue; `tell` is given what becomes known, and `turn_hook` looks after what other cores ask of it.
-    pub(super) fn connect(
-        &self,
-        queue: Queue,
-        (waker, purpose): (Waker, &Arc<()>),
-        (tell, turn_hook): (Tell<Info>, Option<TurnHook>),
-    ) -> Rc<Link> {
+    /// Dials a queue.
+    pub(super) fn connect(&self, queue: Queue, owner: Owner, hooks: Hooks<Info>) -> Rc<Link> {
+        let (dialer, command_time) = (&self.context.dialer, self.timing.command);
+        let dial = Dial { address: self.address, command_time, owner, hooks };
         let config = Config {
             host: self.host.clone(),
             subnqn: Arc::clone(&self.subnqn),
-            header_digest: self.digests.0,
-            data_digest: self.digests.1,
+            header_digest: self.digests.header,
+            data_digest: self.digests.data,
             depth: DEPTH,
             command_time: self.timing.command,
             queue,
         };
         let Some(rdma) = self.rdma else {
             let make = move |now| Connection::new(config, now);
-            return self.dial(Box::new(make), (waker, purpose), (tell, turn_hook));
+            return Client::<Host<Connection>>::dial(dialer, Box::new(make), dial);
         };
         let iwarp = IwarpLink::new(rdma.crc, self.address, None);
         let make = move |now| {
             let words = RdmaHost::private_data(&config);
             let queues = for_nvme(RdmaHost::needs(&config));
-            let pair = iwarp.initiator(now, (words, queues), &Pool::new(CLIENT_POOL));
+            let pair = iwarp.initiator(now, InitiatorEnd { words, queues }, &Pool::new(CLIENT_POOL));
             RdmaHost::new(pair, config, now)
         };
-        self.dial(Box::new(make), (waker, purpose), (tell, turn_hook))
-    }
-
-    /// Dials a connection.
-    fn dial<C>(
-        &self,
-        make: Make<C>,
-        (waker, purpose): (Waker, &Arc<()>),
-        (tell, turn_hook): (Tell<Info>, Option<TurnHook>),
-    ) -> Rc<Link>
-    where
-        C: protocol::Connection<Input = Input, Action = Action> + 'static,
-    {
-        let (link, aim) = (Link::new(waker), Aim::new(self.address, self.timing.command));
-        let client = Client::<Host<C>>::new(make, (Rc::clone(&link), aim), tell, purpose);
-        let client = Box::new(client.with_turn_hook(turn_hook));
-        dial(&self.context.dialer, self.address, &link, client);
-        link
+        Client::<Host<RdmaHost>>::dial(dialer, Box::new(make), dial)
     }
 }
 

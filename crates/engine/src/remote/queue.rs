@@ -23,7 +23,7 @@ use super::paths::QueuePath;
 use super::precheck::precheck;
 use super::recovery::{Patience, Recovery, State, Step};
 use super::replay::Replay;
-use super::route::{Attempt, Route};
+use super::route::{Attempt, Connected, Route};
 
 /// One core's queue.
 pub(crate) struct RemoteQueue {
@@ -361,7 +361,7 @@ impl RemoteQueue {
     fn check_attempt(&mut self, now: Instant) {
         match self.attempt.as_mut().and_then(|attempt| attempt.poll()) {
             None => {}
-            Some(Ok((link, facts))) => {
+            Some(Ok(Connected { link, facts })) => {
                 self.attempt = None;
                 self.open(link, &facts);
             }

@@ -12,6 +12,7 @@ use ::nvme::host::Queue;
 use ::nvme::log::{DiscoveryEntry, SubsystemType};
 use ::volume::OpenError;
 
+use super::client::{Hooks, Owner};
 use super::link::Link;
 use super::nvme_plan::{Info, Plan};
 use super::waiting::{Found, Place};
@@ -92,7 +93,8 @@ impl ReferralWalk {
         });
         let purpose = Arc::new(());
         let plan = self.plan.at(service.address);
-        let link = plan.connect(Queue::Discovery, (self.plan.waker(), &purpose), (tell, None));
+        let owner = Owner { waker: self.plan.waker(), purpose: Arc::clone(&purpose) };
+        let link = plan.connect(Queue::Discovery, owner, Hooks { tell, turn: None });
         Asked { service, link, answer, _purpose: purpose }
     }
 
@@ -152,7 +154,8 @@ mod tests {
         let options = names::NvmeOptions::default();
         ReferralWalk::new(Plan::new(
             address(1),
-            (::nvme::DISCOVERY_NQN, &options),
+            ::nvme::DISCOVERY_NQN,
+            &options,
             &ClientContext::without_network(),
         ))
     }

@@ -40,10 +40,17 @@ pub(crate) trait Route {
 #[error("{0}")]
 pub(crate) struct NotConnected(pub(crate) String);
 
+/// An open connection, and what it found at the other end.
+#[derive(Debug, Clone)]
+pub(crate) struct Connected {
+    pub(crate) link: Rc<Link>,
+    pub(crate) facts: Facts,
+}
+
 /// A connection that is being made.
 pub(crate) trait Attempt {
-    /// The open connection with what it found, or why it failed, once that is known.
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>>;
+    /// The open connection, or why it failed, once that is known.
+    fn poll(&mut self) -> Option<Result<Connected, NotConnected>>;
 
     /// The queue abandons the attempt.
     fn give_up(&mut self);

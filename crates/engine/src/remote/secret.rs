@@ -13,7 +13,7 @@ pub fn read_secrets(options: &IscsiOptions, reader: &dyn SecretReader) -> Result
     let Some(chap) = &options.chap else { return Ok(None) };
     let read = |place| read(place, reader).map_err(|error| error.at(OpenStage::Secret));
     let mutual = chap.mutual.as_ref().map(|mutual| read(&mutual.secret)).transpose()?;
-    Ok(Some((read(&chap.secret)?, mutual)))
+    Ok(Some(Secrets { initiator: read(&chap.secret)?, target: mutual }))
 }
 
 /// The secret in a place, without a line end.

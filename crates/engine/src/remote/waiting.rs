@@ -1,14 +1,9 @@
 //! Answers that connections fetch, and how a caller waits for them.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use ::volume::OpenError;
-use host::{Dialer, Endpoint};
-
-use super::link::Link;
 
 /// Where a connection puts its answer.
 pub(super) type Place<T> = Rc<RefCell<Option<T>>>;
@@ -43,14 +38,4 @@ impl<T: 'static> Waiting<T> {
     pub(super) fn poll(&mut self) -> Option<Result<T, OpenError>> {
         (self.0)()
     }
-}
-
-/// Dials for a link.
-pub(super) fn dial(
-    dialer: &Arc<dyn Dialer>,
-    address: SocketAddr,
-    link: &Rc<Link>,
-    endpoint: Box<dyn Endpoint>,
-) {
-    link.set_endpoint(dialer.dial(address, endpoint));
 }

@@ -4,7 +4,7 @@
 use alloc::vec;
 
 use buf::{Buf, BufList, SharedBuf};
-use scsi::builder::{self, UNMAP_LIST};
+use scsi::builder::{self, ReserveOut, UNMAP_LIST};
 use scsi::{Additional, SenseKey};
 use volume::{
     Allocation, ComparedWrite, Durability, Extent, Failure, Features, Operation, Outcome, VolumeErrorKind,
@@ -124,7 +124,7 @@ pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilitie
             work
         }
         Operation::Reserve(change) => {
-            let (cdb, list) = builder::reserve_out(&change);
+            let ReserveOut { cdb, list } = builder::reserve_out(&change);
             let mut work = Work::writing(cdb, SharedBuf::from(list.to_vec()).into());
             work.exact = false;
             work
@@ -167,7 +167,7 @@ pub(super) fn difference(read: &[u8], expected: &BufList) -> Option<u32> {
 
 /// The first run of a GET LBA STATUS answer, cut to what was asked about.
 pub(super) fn allocation(data: &[u8], asked: Extent) -> Option<Outcome> {
-    let (run, mapped) = builder::first_status(data)?;
+    let Allocation { extent: run, mapped } = builder::first_status(data)?;
     let end = run.end()?.min(asked.end()?);
     let extent = Extent::new(asked.start, end.checked_sub(asked.start)?);
     Some(Outcome::Allocation(Allocation { extent, mapped }))
@@ -183,7 +183,7 @@ pub(super) fn sense(segment: &[u8]) -> &[u8] {
 /// What a unit attention says. The command was not carried out, and may be sent again: every attention is cleared by having
 /// been told.
 pub(super) fn attention(sense: &[u8]) -> Option<Additional> {
-    let (key, code, _) = builder::sense(sense)?;
+    let builder::Sense { key, code, .. } = builder::sense(sense)?;
     (key == SenseKey::UnitAttention).then_some(code)
 }
 

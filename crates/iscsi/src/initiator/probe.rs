@@ -228,7 +228,7 @@ impl Probe {
     }
 
     fn capacity(&mut self, data: &[u8]) -> Option<()> {
-        let (geometry, unmaps) = builder::capacity(data)?;
+        let builder::Capacity { geometry, unmaps } = builder::capacity(data)?;
         self.unit.geometry = geometry;
         (self.unit.discards, self.zeros) = (unmaps, unmaps);
         Some(())
@@ -266,7 +266,7 @@ impl Probe {
     }
 
     fn caching(&mut self, data: &[u8]) -> Option<()> {
-        let (features, fua) = builder::caching(data)?;
+        let builder::Caching { features, fua } = builder::caching(data)?;
         self.unit.fua = fua;
         self.unit.features.remove(Features::VOLATILE_CACHE | Features::READ_ONLY);
         self.unit.features.insert(features);

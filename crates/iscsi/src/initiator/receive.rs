@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use buf::Buf;
 use protocol::{CloseReason, Instant};
-use scsi::builder::{capacity, read_full_status, request_error, synchronize_cache};
+use scsi::builder::{Capacity, capacity, read_full_status, request_error, synchronize_cache};
 use scsi::{Additional, SenseKey, Status};
 use volume::{Failure, Outcome, VolumeErrorKind};
 
@@ -107,7 +107,8 @@ impl<D: InitiatorDatamover> Initiator<D> {
             }
             return;
         }
-        let illegal = || scsi::builder::sense(sense).is_some_and(|(key, ..)| key == SenseKey::IllegalRequest);
+        let illegal =
+            || scsi::builder::sense(sense).is_some_and(|sense| sense.key == SenseKey::IllegalRequest);
         let judgement = if good {
             Judgement::Good
         } else if told.is_none() && illegal() {
@@ -217,7 +218,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
     pub(super) fn measured(&mut self, result: &Result<Outcome, Failure>) {
         self.measuring = false;
         if let Ok(Outcome::Data(data)) = result
-            && let Some((geometry, _)) = data.pieces().first().and_then(|answer| capacity(answer))
+            && let Some(Capacity { geometry, .. }) = data.pieces().first().and_then(|answer| capacity(answer))
             && geometry.block_size == self.geometry.block_size
             && geometry != self.geometry
         {

@@ -143,6 +143,15 @@ pub struct DataIn {
 
 basic_header!(DataIn);
 
+/// What a Data-In PDU says that ends its command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataStatus {
+    /// The SCSI status.
+    pub status: u8,
+    /// What was not moved, or found no room.
+    pub residual: Residual,
+}
+
 impl DataIn {
     /// One piece of a task's read data: its `data_sn`-th PDU, which belongs at `range`.
     pub fn new(task_tag: u32, data_sn: u32, range: DataRange) -> Self {
@@ -204,10 +213,12 @@ impl DataIn {
         self.flags & FINAL != 0
     }
 
-    /// The status and the residual, if this PDU ends the command.
-    pub fn status(&self) -> Option<(u8, Residual)> {
-        (self.flags & STATUS != 0)
-            .then(|| (self.status, Residual::read(self.flags, self.residual_count.get())))
+    /// The status, if this PDU ends the command.
+    pub fn status(&self) -> Option<DataStatus> {
+        (self.flags & STATUS != 0).then(|| DataStatus {
+            status: self.status,
+            residual: Residual::read(self.flags, self.residual_count.get()),
+        })
     }
 }
 
@@ -245,7 +256,7 @@ mod tests {
         let header = DataIn::from_bytes(&vector);
         assert_eq!((header.task_tag(), header.data_sn(), header.buffer_offset()), (0x1234, 1, 0x2000));
         assert_eq!((header.length(), header.is_final()), (0x200, true));
-        assert_eq!(header.status(), Some((0, Residual::Underflow(0x600))));
+        assert_eq!(header.status(), Some(DataStatus { status: 0, residual: Residual::Underflow(0x600) }));
         assert_eq!(DataIn::new(1, 0, DataRange { offset: 0, length: 512 }).ending().status(), None);
     }
 }

@@ -25,7 +25,7 @@ use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use asynchronous::{AsyncEvent, AsyncMessage};
-pub use data::{DataIn, DataOut, DataRange, TaskTags};
+pub use data::{DataIn, DataOut, DataRange, DataStatus, TaskTags};
 pub use login::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 pub use logout::{LogoutReason, LogoutRequest, LogoutResponse, LogoutTimes};
 pub use nop::{NopIn, NopOut};

@@ -32,9 +32,14 @@ impl Snack {
         self.flags & 0x0f
     }
 
-    /// The first number asked for, and how many.
-    pub fn run(&self) -> (u32, u32) {
-        (self.beg_run.get(), self.run_length.get())
+    /// The first number asked for (BegRun).
+    pub fn beg_run(&self) -> u32 {
+        self.beg_run.get()
+    }
+
+    /// How many numbers are asked for (RunLength).
+    pub fn run_length(&self) -> u32 {
+        self.run_length.get()
     }
 }
 
@@ -46,6 +51,6 @@ mod tests {
     #[test]
     fn golden_vector() {
         let snack = Snack::from_bytes(&golden::bytes(include_str!("snack.hex")));
-        assert_eq!((snack.kind(), snack.run()), (1, (5, 2)));
+        assert_eq!((snack.kind(), snack.beg_run(), snack.run_length()), (1, 5, 2));
     }
 }

@@ -4,9 +4,9 @@
 
 use buf::{BufList, LARGEST};
 use protocol::NoticeKind;
-use scsi::{DataDirection, Reply, Sense, Status, Step};
+use scsi::{DataDirection, Reply, Sense, Status, Step, UnitEvent};
 use volume::reservation::CommandError;
-use volume::{Completion, Request, Tag};
+use volume::{Completion, Request, Submission, Tag};
 
 use super::buffer_need::BufferNeed;
 use super::connection::{Action, Target};
@@ -160,7 +160,7 @@ impl<D: TargetDatamover> Target<D> {
     #[inline]
     pub(super) fn spread_events(&mut self) {
         let Some(server) = &mut self.server else { return };
-        while let Some((volume, event)) = server.poll_event() {
+        while let Some(UnitEvent { volume, event }) = server.poll_event() {
             self.actions.push_back(Action::Event { volume, event });
         }
     }
@@ -220,7 +220,7 @@ impl<D: TargetDatamover> Target<D> {
             Step::Submit { volume, epoch, operation } => {
                 task.state = State::AtVolume(volume);
                 let request = Request { tag, operation };
-                self.actions.push_back(Action::Submit { volume, epoch, request });
+                self.actions.push_back(Action::Submit(Submission { volume, epoch, request }));
             }
             Step::Reserve { volume, registrant, command } => {
                 task.state = State::AtReservations;

@@ -3,17 +3,17 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
 use buf::{Account, Pool};
-use protocol::{CloseReason, Ended, Entropy, Instant, Notice, NoticeKind, Notices};
+use protocol::{CloseReason, Ended, Entropy, Instant, Notice, NoticeKind, Notices, Parties};
 use scsi::{DeviceServer, NexusEvent};
 use volume::reservation::{Command, CommandError, Registrant};
-use volume::{Completion, Epoch, Request, Tag, VolumeId};
+use volume::{Completion, Epoch, Request, Submission, Tag, VolumeId};
 
 use super::access::ProvenInitiator;
 use super::buffer_queue::BufferQueue;
@@ -46,15 +46,9 @@ use crate::violation::{Answer, Violation};
 /// What a connection asks of the inside.
 #[derive(Debug)]
 pub enum Action {
-    /// Submit a request to a volume.
-    Submit {
-        /// Which volume.
-        volume: VolumeId,
-        /// What it was judged by: if the volume's epoch is another one by then it comes back as [`Input::StaleEpoch`].
-        epoch: Epoch,
-        /// What; its tag is below 2^16 and unique until its completion.
-        request: Request,
-    },
+    /// Submit a request, whose tag is below 2^16 and unique until its completion. If the volume's epoch is another one by then it comes back as
+    /// [`Input::StaleEpoch`].
+    Submit(Submission),
     /// Ask that a request end soon.
     Cancel {
         /// On which volume.
@@ -243,10 +237,10 @@ impl<D: TargetDatamover> Target<D> {
     }
 
     /// The initiator, and the target that it asked for, as far as they are known.
-    pub fn parties(&self) -> (Option<String>, Option<String>) {
-        let Some(login) = &self.login else { return (None, None) };
+    pub fn parties(&self) -> Parties {
+        let Some(login) = &self.login else { return Parties::default() };
         let target = self.node().map(|node| node.name.to_string()).or_else(|| login.target_name.clone());
-        (login.initiator.as_ref().map(ToString::to_string), target)
+        Parties { initiator: login.initiator.as_ref().map(ToString::to_string), target }
     }
 
     /// True while the session may use a logical unit on this volume, or has a request there.

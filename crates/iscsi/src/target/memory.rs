@@ -10,7 +10,7 @@
 
 use buf::{Buf, Outside};
 use protocol::{CloseReason, Instant};
-use volume::{Operation, Request, Tag};
+use volume::{Operation, Request, Submission, Tag};
 
 use super::buffer_queue::Granted;
 use super::connection::{Action, Target};
@@ -52,7 +52,7 @@ impl<D: TargetDatamover> Target<D> {
                 task.state = State::AtVolume(volume);
                 let operation = Operation::Read { extent, into: buf };
                 let request = Request { tag: Tag(slot.into()), operation };
-                self.actions.push_back(Action::Submit { volume, epoch, request });
+                self.actions.push_back(Action::Submit(Submission { volume, epoch, request }));
             }
             Wanted::Data => {
                 task.heard = self.now;

@@ -29,7 +29,7 @@ use protocol::pair::{Pair, aperiodic};
 use protocol::{Connection, Group, SeededEntropy};
 use scsi::{LogicalUnit, NexusEvent, TargetDevice, UnitIdentity};
 use volume::{
-    Allocation, Completion, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag,
+    Allocation, Completion, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Submission, Tag,
     VolumeErrorKind, VolumeId,
 };
 
@@ -228,8 +228,10 @@ where
         while let Some(action) = self.pair.far.connection.poll_action() {
             any = true;
             match action {
-                target::Action::Submit { request, .. } if self.memory.hold => self.memory.held.push(request),
-                target::Action::Submit { request, .. } => {
+                target::Action::Submit(Submission { request, .. }) if self.memory.hold => {
+                    self.memory.held.push(request)
+                }
+                target::Action::Submit(Submission { request, .. }) => {
                     let completion = self.memory.carry_out(request);
                     self.memory.spare.push(completion);
                 }

@@ -21,7 +21,7 @@ use iscsi::target::{Action, Input, Portal};
 use iscsi::text::Text;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection, Group, Instant};
-use volume::{Epoch, VolumeId};
+use volume::{Epoch, Submission, VolumeId};
 
 use super::{INITIATOR, ISID, Memory, TARGET, resources};
 
@@ -134,7 +134,7 @@ impl Raw {
             while let Some(action) = self.half.connection.poll_action() {
                 any = true;
                 match action {
-                    Action::Submit { volume, epoch, request } => {
+                    Action::Submit(Submission { volume, epoch, request }) => {
                         self.submitted.push((volume, epoch));
                         if self.memory.hold {
                             self.memory.held.push(request);

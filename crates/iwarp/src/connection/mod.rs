@@ -10,15 +10,14 @@ use alloc::collections::VecDeque;
 use buf::Account;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use verbs::{
-    EndReason, PrivateData, QueuePairLimits, QueuePairState, RegionTable, SetupAnswer, SetupEvent,
-    WorkCompletion,
+    EndReason, PrivateData, QueuePairLimits, QueuePairState, ReceiveQueue, RegionTable, SetupAnswer,
+    SetupEvent, WorkCompletion,
 };
 
 use crate::arrival::Arrival;
 use crate::inbound_reads::InboundReads;
 use crate::limits::{LONGEST, READS, STAGING};
 use crate::mpa::{Frame, Offer, Receiver, Setup, Terms};
-use crate::receive_queue::ReceiveQueue;
 use crate::send_queue::SendQueue;
 use crate::sender::Sender;
 use crate::untagged::UntaggedQueue;
@@ -180,7 +179,7 @@ impl Connection {
     /// Completes what was posted, but what waits for memory that the transport has.
     fn flush(&mut self) {
         let lost = self.is_gone;
-        while let Some(done) = self.receives.flush(lost) {
+        while let Some(done) = if lost { self.receives.flush_lost() } else { self.receives.flush() } {
             self.done.push_back(done);
         }
         while let Some(done) = self.sends.flush(&mut self.regions, lost) {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::grammar::{Aggregate, Comparison, Node, Operator, Test};
+use super::grammar::{Aggregate, Arms, Comparison, Node, Operator, Test};
 use super::reasons::{NoNumber, NotMeasured};
 use crate::result::{Coordinate, PointResult};
 use crate::scenario::{Metric, Scenario};
@@ -203,7 +203,7 @@ impl<'a> Scope<'a> {
         number.ok_or_else(|| too_few(metric, arm, point, 0))
     }
 
-    fn ratio(&self, metric: Metric, (a, b): &(String, String), point: &[Coordinate]) -> Evaluated {
+    fn ratio(&self, metric: Metric, Arms { a, b }: &Arms, point: &[Coordinate]) -> Evaluated {
         let here = self.results.iter().filter(|result| result.point == point);
         let value = |result: &PointResult| value_of(metric, result, &self.contexts.of(result));
         let pairs = pairs_with(here, ArmPair { a, b }, &value).pop();

@@ -35,6 +35,13 @@ const MAX_DEPTH: usize = 32;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test(pub(crate) Node);
 
+/// Two arms, of which one is measured against the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Arms {
+    pub(crate) a: String,
+    pub(crate) b: String,
+}
+
 /// A part of a test.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
@@ -42,7 +49,7 @@ pub(crate) enum Node {
     /// An arm's value.
     Value(Metric, String, Vec<Coordinate>),
     /// One arm over another, paired.
-    Ratio(Metric, (String, String), Vec<Coordinate>),
+    Ratio(Metric, Arms, Vec<Coordinate>),
     Negative(Box<Node>),
     Arithmetic(Operator, Box<Node>, Box<Node>),
     Compare(Comparison, Box<Node>, Box<Node>),
@@ -128,7 +135,7 @@ impl Test {
         let mut arms = BTreeSet::new();
         self.0.visit(&mut |node| match node {
             Node::Value(_, arm, _) => arms.extend([arm.as_str()]),
-            Node::Ratio(_, (a, b), _) => arms.extend([a.as_str(), b.as_str()]),
+            Node::Ratio(_, Arms { a, b }, _) => arms.extend([a.as_str(), b.as_str()]),
             _ => {}
         });
         arms
@@ -300,7 +307,7 @@ impl<'a> Reader<'a> {
             Some(&(_, aggregate)) => self.over(aggregate)?,
             None if name == "ratio" => {
                 let metric = self.metric()?;
-                let arms = ("A".to_owned(), "B".to_owned());
+                let arms = Arms { a: "A".to_owned(), b: "B".to_owned() };
                 Node::Ratio(metric, arms, self.coordinates()?)
             }
             None if name == "first" => self.first()?,
@@ -423,7 +430,7 @@ fn joined(operator: Operator, left: Node, right: Node) -> Node {
         (Operator::Over, Node::Value(metric, a, at), Node::Value(other, b, there))
             if metric == other && at == there =>
         {
-            Node::Ratio(metric, (a, b), at)
+            Node::Ratio(metric, Arms { a, b }, at)
         }
         (operator, left, right) => Node::Arithmetic(operator, Box::new(left), Box::new(right)),
     }
@@ -455,10 +462,10 @@ impl fmt::Display for Node {
         match self {
             Self::Number(number) => write!(f, "{number}"),
             Self::Value(metric, arm, at) => write!(f, "{}({arm}{})", metric.name(), places(at)),
-            Self::Ratio(metric, (a, b), at) if (a.as_str(), b.as_str()) == ("A", "B") => {
+            Self::Ratio(metric, Arms { a, b }, at) if (a.as_str(), b.as_str()) == ("A", "B") => {
                 write!(f, "ratio({}{})", metric.name(), places(at))
             }
-            Self::Ratio(metric, (a, b), at) => {
+            Self::Ratio(metric, Arms { a, b }, at) => {
                 let (name, places) = (metric.name(), places(at));
                 write!(f, "{name}({a}{places}) / {name}({b}{places})")
             }

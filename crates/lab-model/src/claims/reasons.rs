@@ -33,6 +33,13 @@ pub(crate) struct Incomparable {
     other: Labelled,
 }
 
+/// An arm, and what it is evidence of.
+#[derive(Clone, Copy)]
+pub(super) struct ArmEvidence<'a> {
+    pub(super) key: &'a str,
+    pub(super) evidence: &'a Evidence,
+}
+
 #[derive(Debug)]
 struct Labelled {
     arm: String,
@@ -41,10 +48,10 @@ struct Labelled {
 
 impl Incomparable {
     /// These two arms.
-    pub(super) fn new((one, its): (&str, &Evidence), (other, others): (&str, &Evidence)) -> Self {
+    pub(super) fn new(one: ArmEvidence<'_>, other: ArmEvidence<'_>) -> Self {
         let labelled =
-            |arm: &str, evidence: &Evidence| Labelled { arm: arm.to_owned(), label: evidence.label() };
-        Self { one: labelled(one, its), other: labelled(other, others) }
+            |arm: ArmEvidence<'_>| Labelled { arm: arm.key.to_owned(), label: arm.evidence.label() };
+        Self { one: labelled(one), other: labelled(other) }
     }
 }
 

@@ -4,21 +4,18 @@
 //! first and read afterwards. A bucket is known by its upper bound, so a percentile is never understated.
 
 use super::number::real;
-use crate::result::Latency;
-
-/// Upper bound of a bucket in nanoseconds, and how many fell into it; ascending.
-pub type Buckets = Vec<(u64, u64)>;
+use crate::result::{Bucket, Latency};
 
 /// All the counts of several histograms in one, ascending, each bound once.
-pub fn merge<'a>(histograms: impl IntoIterator<Item = &'a [(u64, u64)]>) -> Buckets {
-    let mut all: Buckets =
-        histograms.into_iter().flatten().copied().filter(|&(_, count)| count > 0).collect();
-    all.sort_unstable_by_key(|&(bound, _)| bound);
-    let mut merged: Buckets = Vec::with_capacity(all.len());
-    for (bound, count) in all {
+pub fn merge<'a>(histograms: impl IntoIterator<Item = &'a [Bucket]>) -> Vec<Bucket> {
+    let mut all: Vec<Bucket> =
+        histograms.into_iter().flatten().copied().filter(|bucket| bucket.count > 0).collect();
+    all.sort_unstable_by_key(|bucket| bucket.bound);
+    let mut merged: Vec<Bucket> = Vec::with_capacity(all.len());
+    for bucket in all {
         match merged.last_mut() {
-            Some((last, sum)) if *last == bound => *sum = sum.saturating_add(count),
-            _ => merged.push((bound, count)),
+            Some(last) if last.bound == bucket.bound => last.count = last.count.saturating_add(bucket.count),
+            _ => merged.push(bucket),
         }
     }
     merged
@@ -26,14 +23,14 @@ pub fn merge<'a>(histograms: impl IntoIterator<Item = &'a [(u64, u64)]>) -> Buck
 
 /// The smallest bound, in nanoseconds, that at least `percent` (0 to 100) of the counts do not exceed: the nearest-rank
 /// percentile. `None` for an empty histogram or a `percent` outside its range.
-pub fn percentile(buckets: &[(u64, u64)], percent: f64) -> Option<f64> {
+pub fn percentile(buckets: &[Bucket], percent: f64) -> Option<f64> {
     if !(0.0..=100.0).contains(&percent) {
         return None;
     }
-    let total = buckets.iter().fold(0_u64, |sum, &(_, count)| sum.saturating_add(count));
+    let total = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count));
     let wanted = (real(total) * percent / 100.0).ceil().max(1.0);
     let mut seen = 0_u64;
-    buckets.iter().find_map(|&(bound, count)| {
+    buckets.iter().find_map(|&Bucket { bound, count }| {
         seen = seen.saturating_add(count);
         (count > 0 && real(seen) >= wanted).then(|| real(bound))
     })
@@ -52,7 +49,7 @@ pub fn percentile_of_all(latencies: &[&Latency], name: &str) -> Option<f64> {
     }
 }
 
-fn from_histogram(buckets: &[(u64, u64)], name: &str) -> Option<f64> {
+fn from_histogram(buckets: &[Bucket], name: &str) -> Option<f64> {
     percentile(buckets, name.strip_prefix('p')?.parse().ok()?)
 }
 
@@ -62,13 +59,14 @@ mod tests {
 
     #[test]
     fn merging_adds_counts_and_keeps_order() {
-        let merged = merge([&[(10, 1), (30, 2)][..], &[(10, 4), (20, 1), (40, 0)][..]]);
-        assert_eq!(merged, [(10, 5), (20, 1), (30, 2)]);
+        let (one, other) = ([(10, 1), (30, 2)], [(10, 4), (20, 1), (40, 0)]);
+        let merged = merge([&one.map(Bucket::from)[..], &other.map(Bucket::from)[..]]);
+        assert_eq!(merged, [(10, 5), (20, 1), (30, 2)].map(Bucket::from));
     }
 
     #[test]
     fn percentiles_are_nearest_ranks() {
-        let buckets = [(10, 50), (20, 49), (30, 1)];
+        let buckets = [(10, 50), (20, 49), (30, 1)].map(Bucket::from);
         for (percent, expected) in
             [(0.0, 10.0), (50.0, 10.0), (50.1, 20.0), (99.0, 20.0), (99.1, 30.0), (100.0, 30.0)]
         {
@@ -82,8 +80,8 @@ mod tests {
     #[test]
     fn percentiles_of_several_are_not_averaged() {
         // A thousand fast I/Os and ten slow ones: the average of the two p99 would be 50,500.
-        let fast = Latency { histogram: vec![(1_000, 1_000)], ..Latency::default() };
-        let slow = Latency { histogram: vec![(100_000, 10)], ..Latency::default() };
+        let fast = Latency { histogram: vec![Bucket { bound: 1_000, count: 1_000 }], ..Latency::default() };
+        let slow = Latency { histogram: vec![Bucket { bound: 100_000, count: 10 }], ..Latency::default() };
         assert_eq!(percentile_of_all(&[&fast, &slow], "p99"), Some(1_000.0));
         assert_eq!(percentile_of_all(&[&fast, &slow], "p99.9"), Some(100_000.0));
     }

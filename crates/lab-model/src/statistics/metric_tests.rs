@@ -4,10 +4,16 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::evidence::Evidence;
-use crate::result::{Cpu, CpuShare, Flag, Load, SCHEMA, Tool};
+use crate::result::{Bucket, Cpu, CpuShare, Flag, Load, SCHEMA, Tool};
 
 fn latency(mean: f64, histogram: &[(u64, u64)]) -> Latency {
-    Latency { min: mean / 2.0, mean, max: mean * 10.0, histogram: histogram.to_vec(), ..Latency::default() }
+    Latency {
+        min: mean / 2.0,
+        mean,
+        max: mean * 10.0,
+        histogram: histogram.iter().copied().map(Bucket::from).collect(),
+        ..Latency::default()
+    }
 }
 
 fn direction(ios: u64, latency: Latency) -> Direction {

@@ -8,7 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use lab_model::evidence::Evidence;
 use lab_model::result::{
-    Coordinate, Cpu, CpuShare, Direction, Flag, Interval, Latency, Load, Network, PointResult, SCHEMA, Tool,
+    Bucket, Coordinate, Cpu, CpuShare, Direction, Flag, Interval, Latency, Load, Network, PointResult,
+    SCHEMA, Tool,
 };
 use lab_model::scenario::sweep::{Extent, points};
 use lab_model::scenario::{Scenario, ToolKind};
@@ -255,7 +256,7 @@ fn direction((iops, size): (f64, f64), latency: f64, random: &mut Random) -> Dir
 }
 
 /// A bell over the logarithm of latency, and a small second one where something waited.
-fn histogram(count: f64, latency: f64, random: &mut Random) -> Vec<(u64, u64)> {
+fn histogram(count: f64, latency: f64, random: &mut Random) -> Vec<Bucket> {
     let step = |place: i32| -> (f64, f64) {
         let away = f64::from(place) / 100.0;
         let bell = (-(away * 4.5).powi(2)).exp() + 0.015 * (-((away - 1.1) * 6.0).powi(2)).exp();
@@ -265,8 +266,8 @@ fn histogram(count: f64, latency: f64, random: &mut Random) -> Vec<(u64, u64)> {
     let sum: f64 = steps.iter().map(|(_, share)| share).sum();
     steps
         .into_iter()
-        .map(|(bound, share)| (whole(bound), whole(share / sum * count)))
-        .filter(|(_, count)| *count > 0)
+        .map(|(bound, share)| Bucket { bound: whole(bound), count: whole(share / sum * count) })
+        .filter(|bucket| bucket.count > 0)
         .collect()
 }
 

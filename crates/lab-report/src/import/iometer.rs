@@ -14,7 +14,7 @@ use super::blank::{MILLISECOND, Machine, Shape, at, blank};
 use super::number::{amount, count, float, ratio, whole};
 use super::source::{Source, seconds_only};
 use super::table::{Header, Row, rows};
-use lab_model::result::{Direction, Flag, Latency, PointResult};
+use lab_model::result::{Bucket, Direction, Flag, Latency, PointResult};
 
 const TOOL: &str = "Iometer";
 /// Bytes of a binary megabyte.
@@ -232,14 +232,14 @@ impl Columns<'_> {
     }
 
     /// The columns `0 to 50 uS` and so on; the last, open one ends at the longest latency seen.
-    fn histogram(&self, result: &PointResult) -> Vec<(u64, u64)> {
+    fn histogram(&self, result: &PointResult) -> Vec<Bucket> {
         let longest = result.directions().filter_map(|way| way.latency.as_ref()).map(|of| whole(of.max));
         let longest = longest.max().unwrap_or(0).max(10_000_000_000);
         (0..self.header.len())
             .filter_map(|column| {
                 let bound = bound(self.header.name(column), longest)?;
                 let count = count(self.row.cell(column)).filter(|count| *count > 0)?;
-                Some((bound, count))
+                Some(Bucket { bound, count })
             })
             .collect()
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use lab_model::jetstress::{LOG_WRITE_BYTES, LOG_WRITE_LATENCY, Mix};
-use lab_model::result::Latency;
+use lab_model::result::{Bucket, Latency};
 use lab_model::scenario::{Metric, Scenario};
 use lab_model::statistics::metric::{Context, value_of};
 
@@ -117,7 +117,8 @@ fn iometer_s_totals_are_points_with_histograms() {
     assert_eq!(read.ios(), 600_000);
     near(read.bytes_per_second(), 81.92e6);
     let latency = latency(read.load.read.as_ref());
-    assert_eq!(latency.histogram, [(1_000_000, 100_000), (2_000_000, 450_000), (5_000_000, 50_000)]);
+    let buckets = [(1_000_000, 100_000), (2_000_000, 450_000), (5_000_000, 50_000)].map(Bucket::from);
+    assert_eq!(latency.histogram, buckets);
     assert_eq!(value_of(Metric::LatencyP95, read, &Context::default()), Some(5e6));
     near(read.cpu.machine_percent.1, 25.5);
     let mixed = &results[1];

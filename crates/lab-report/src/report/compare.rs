@@ -44,8 +44,9 @@ pub(crate) fn comparisons(measured: &Measured<'_>, figure: &Figure) -> Vec<Compa
     let (fit, unfit): (Vec<_>, Vec<_>) = there.partition(|(_, other)| own.comparable(other));
     let metrics = figure.y.iter().take(MOST_METRICS);
     let pairs = metrics.flat_map(|metric| fit.iter().map(|(other, _)| (*metric, *other)));
-    let compared =
-        pairs.filter_map(|(metric, other)| compared((measured, figure), (first, other), metric, &groups));
+    let compared = pairs.filter_map(|(metric, other)| {
+        compared(measured, figure, &Pair { a: first, b: other, metric }, &groups)
+    });
     let unfit: Vec<String> =
         unfit.iter().map(|(other, evidence)| format!("{} ({})", other.key, evidence.label())).collect();
     let refused = (!unfit.is_empty()).then(|| Comparison {
@@ -61,12 +62,20 @@ pub(crate) fn comparisons(measured: &Measured<'_>, figure: &Figure) -> Vec<Compa
     compared.chain(refused).collect()
 }
 
-fn compared(
-    (measured, figure): (&Measured<'_>, &Figure),
-    (a, b): (&Arm, &Arm),
+/// Two arms, of which one is compared with the other by a metric.
+struct Pair<'a> {
+    a: &'a Arm,
+    b: &'a Arm,
     metric: Metric,
+}
+
+fn compared(
+    measured: &Measured<'_>,
+    figure: &Figure,
+    pair: &Pair<'_>,
     groups: &[&Group<'_>],
 ) -> Option<Comparison> {
+    let Pair { a, b, metric } = *pair;
     let title =
         format!("{}: {} over {}", metric.title(), words::arm(&a.key, &a.name), words::arm(&b.key, &b.name));
     let points = verdicts(measured, ArmPair { a: &a.key, b: &b.key }, metric);

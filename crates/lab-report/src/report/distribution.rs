@@ -3,7 +3,7 @@
 //! The whole is drawn over a logarithmic axis in steps of an eighth of a decade, the zoom over a plain one up to the largest
 //! 99th percentile of any series.
 
-use lab_model::result::Latency;
+use lab_model::result::{Bucket, Latency};
 use lab_model::scenario::{Figure, FigureKind, Metric};
 use lab_model::statistics::histogram::percentile_of_all;
 use lab_model::statistics::number::real_length;
@@ -28,34 +28,49 @@ struct Steps {
     /// Upper ends, ascending; the first step begins at `start`.
     ends: Vec<f64>,
     start: f64,
-    log: bool,
+    scale: Scale,
+}
+
+/// How the axis of latency is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scale {
+    Linear,
+    Logarithmic,
+}
+
+/// Lower and upper end of a step, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Span {
+    low: f64,
+    high: f64,
 }
 
 impl Steps {
     /// Steps of equal ratio from the least to the largest latency that occurred.
     fn whole(histograms: &[&Latency]) -> Option<Self> {
-        let bounds = histograms.iter().flat_map(|latency| &latency.histogram).filter(|(_, count)| *count > 0);
-        let bounds = bounds.map(|(bound, _)| bound_of(*bound).max(1.0));
+        let bounds =
+            histograms.iter().flat_map(|latency| &latency.histogram).filter(|bucket| bucket.count > 0);
+        let bounds = bounds.map(|bucket| bound_of(bucket.bound).max(1.0));
         let (least, most) = (bounds.clone().reduce(f64::min)?, bounds.reduce(f64::max)?);
         let first = (least.log10() * PER_DECADE).ceil() - 1.0;
         let steps = ((most.log10() * PER_DECADE).ceil() - first).max(1.0);
         let end = |step: u32| 10_f64.powf((first + f64::from(step)) / PER_DECADE);
         let ends = (1..u32::MAX).take_while(|step| f64::from(*step) <= steps).map(end).collect();
-        Some(Self { ends, start: end(0), log: true })
+        Some(Self { ends, start: end(0), scale: Scale::Logarithmic })
     }
 
     /// Equal steps from zero to `end`.
     fn zoom(end: f64) -> Self {
         let width = end / f64::from(ZOOM_STEPS);
         let ends = (1..=ZOOM_STEPS).map(|step| width * f64::from(step)).collect();
-        Self { ends, start: 0.0, log: false }
+        Self { ends, start: 0.0, scale: Scale::Linear }
     }
 
     /// Per cent of the I/Os in each step. What lies above the last is in none.
     fn shares(&self, histograms: &[&Latency]) -> Vec<f64> {
         let mut counts = vec![0.0; self.ends.len()];
         let mut total = 0.0;
-        for (bound, count) in histograms.iter().flat_map(|latency| &latency.histogram) {
+        for Bucket { bound, count } in histograms.iter().flat_map(|latency| &latency.histogram) {
             let count = bound_of(*count);
             total += count;
             let step = self.ends.partition_point(|end| *end < bound_of(*bound) * (1.0 - f64::EPSILON));
@@ -67,14 +82,17 @@ impl Steps {
     }
 
     /// Lower and upper end of each step.
-    fn spans(&self) -> impl Iterator<Item = (f64, f64)> {
+    fn spans(&self) -> impl Iterator<Item = Span> {
         let starts = std::iter::once(self.start).chain(self.ends.iter().copied());
-        starts.zip(self.ends.iter().copied())
+        starts.zip(self.ends.iter().copied()).map(|(low, high)| Span { low, high })
     }
 
     /// Where a step is drawn.
-    fn middle(&self, (low, high): (f64, f64)) -> f64 {
-        if self.log { (low * high).sqrt() } else { f64::midpoint(low, high) }
+    fn middle(&self, Span { low, high }: Span) -> f64 {
+        match self.scale {
+            Scale::Logarithmic => (low * high).sqrt(),
+            Scale::Linear => f64::midpoint(low, high),
+        }
     }
 }
 
@@ -106,7 +124,7 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
             notes.push(format!("No histogram at {point}: the tool gives none."));
             continue;
         };
-        let mut chart = chart(figure, &point, &groups, steps.log);
+        let mut chart = chart(figure, &point, &groups, steps.scale);
         for line in &lines {
             chart.series.push(line.series(&steps, draws));
             table.rows.extend(line.rows(&point, &steps, draws));
@@ -194,7 +212,7 @@ impl Line<'_> {
     fn rows(&self, point: &str, steps: &Steps, draws: &Draws) -> Vec<Vec<Cell>> {
         let shares =
             self.shares(steps, draws).into_iter().zip(steps.spans()).filter(|(share, _)| share.high > 0.0);
-        let rows = shares.map(|(share, (from, to))| {
+        let rows = shares.map(|(share, Span { low: from, high: to })| {
             let arm = &self.group.arm;
             let direction = if self.direction().is_empty() { "all" } else { self.direction() };
             let texts = [point, &arm.key, &arm.name, self.group.evidence(), direction].map(Cell::text);
@@ -212,14 +230,18 @@ impl Line<'_> {
     }
 }
 
-fn chart(figure: &Figure, point: &str, groups: &[&Group<'_>], log: bool) -> Chart {
+fn chart(figure: &Figure, point: &str, groups: &[&Group<'_>], scale: Scale) -> Chart {
     Chart {
         id: String::new(),
         heading: if point == "-" { String::new() } else { point.to_owned() },
         shape: Shape::Steps,
         description: format!("{}: distribution of latency of {}", figure.title, arms(groups).join(", ")),
         watermark: watermark(groups),
-        x: Horizontal { name: "latency (µs)".to_owned(), categories: Vec::new(), log },
+        x: Horizontal {
+            name: "latency (µs)".to_owned(),
+            categories: Vec::new(),
+            log: scale == Scale::Logarithmic,
+        },
         y: vec![Vertical {
             name: "share of I/Os (%)".to_owned(),
             unit: "%".to_owned(),
@@ -236,7 +258,7 @@ mod tests {
     use super::*;
 
     fn latency(histogram: &[(u64, u64)]) -> Latency {
-        Latency { histogram: histogram.to_vec(), ..Latency::default() }
+        Latency { histogram: histogram.iter().copied().map(Bucket::from).collect(), ..Latency::default() }
     }
 
     #[test]
@@ -245,8 +267,8 @@ mod tests {
         let steps = Steps::whole(&[&latency]).unwrap();
         let shares = steps.shares(&[&latency]);
         assert!((shares.iter().sum::<f64>() - 100.0).abs() < 1e-9, "{shares:?}");
-        let spans: Vec<(f64, f64)> = steps.spans().collect();
-        assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0 && pair[0].0 < pair[0].1));
+        let spans: Vec<Span> = steps.spans().collect();
+        assert!(spans.windows(2).all(|pair| pair[0].high <= pair[1].low && pair[0].low < pair[0].high));
     }
 
     #[test]

@@ -84,7 +84,8 @@ fn strips(run: &Run, windows: &[Window<'_>], limiters: &BTreeMap<&str, usize>) -
     for arm in arms {
         let own: Vec<&Window<'_>> = windows.iter().filter(|window| window.arm == arm.key).collect();
         if !own.is_empty() {
-            strip(&mut svg, (&arm.key, &own), (top, end), limiters);
+            let strip = Strip { arm: &arm.key, windows: &own, top, end };
+            draw_strip(&mut svg, &strip, limiters);
             top += STEP;
         }
     }
@@ -96,8 +97,18 @@ fn strips(run: &Run, windows: &[Window<'_>], limiters: &BTreeMap<&str, usize>) -
     )
 }
 
-fn strip(svg: &mut String, arm: (&str, &[&Window<'_>]), place: (f64, f64), limiters: &BTreeMap<&str, usize>) {
-    let ((key, windows), (top, end)) = (arm, place);
+/// An arm's strip.
+struct Strip<'a> {
+    arm: &'a str,
+    windows: &'a [&'a Window<'a>],
+    /// Where it is drawn.
+    top: f64,
+    /// When the run ends, in seconds.
+    end: f64,
+}
+
+fn draw_strip(svg: &mut String, strip: &Strip<'_>, limiters: &BTreeMap<&str, usize>) {
+    let Strip { arm: key, windows, top, end } = *strip;
     let baseline = top + HEIGHT / 2.0 + 5.0;
     let _ = write!(
         svg,

@@ -23,7 +23,15 @@ const STEP: f64 = 26.0;
 const MIB: f64 = 1_048_576.0;
 
 /// A machine's figures at one point for one arm, over its repetitions.
-type Windows<'a> = BTreeMap<(&'a str, String, &'a str), Vec<(&'a PointResult, &'a Machine)>>;
+type Windows<'a> = BTreeMap<Place<'a>, Vec<(&'a PointResult, &'a Machine)>>;
+
+/// Whose figures they are; in the order of the table.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place<'a> {
+    arm: &'a str,
+    point: String,
+    machine: &'a str,
+}
 
 /// Draws the machines; nothing where all ran on one without an agent.
 pub(crate) fn draw(run: &Run) -> Option<Drawn> {
@@ -44,7 +52,7 @@ fn windows(points: &[PointResult]) -> Windows<'_> {
     let mut windows = Windows::new();
     for result in points.iter().filter(|result| result.valid()) {
         for (name, machine) in &result.hosts {
-            let place = (result.arm.as_str(), point_name(&result.point), name.as_str());
+            let place = Place { arm: &result.arm, point: point_name(&result.point), machine: name };
             windows.entry(place).or_default().push((result, machine));
         }
     }
@@ -112,13 +120,13 @@ fn table(windows: &Windows<'_>) -> Table {
     table
 }
 
-fn row((arm, point, name): &(&str, String, &str), results: &[(&PointResult, &Machine)]) -> Vec<Cell> {
+fn row(place: &Place<'_>, results: &[(&PointResult, &Machine)]) -> Vec<Cell> {
     let of = |figure: &dyn Fn(&PointResult, &Machine) -> Option<f64>| {
         mean(results.iter().filter_map(|(result, machine)| figure(result, machine)))
             .map_or_else(|| Cell::Text(String::new()), Cell::Number)
     };
     let evidence = results.first().map(|(result, _)| result.evidence.label().to_owned()).unwrap_or_default();
-    let text = [point.clone(), (*arm).to_owned(), evidence, (*name).to_owned()];
+    let text = [place.point.clone(), place.arm.to_owned(), evidence, place.machine.to_owned()];
     let figures = [
         of(&|_, machine| Some(busy(machine))),
         of(&|result, machine| {

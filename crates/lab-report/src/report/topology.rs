@@ -32,7 +32,12 @@ pub(crate) fn draw(scenario: &Scenario) -> String {
 
 fn one_host(topology: &Topology) -> String {
     let mut svg = open(HEIGHT + 32, "One host with local volumes");
-    rectangle(&mut svg, (LEFT, 16), "host", &["one host, no network".to_owned(), volumes(topology)]);
+    rectangle(
+        &mut svg,
+        At { x: LEFT, y: 16 },
+        "host",
+        &["one host, no network".to_owned(), volumes(topology)],
+    );
     close(svg)
 }
 
@@ -54,15 +59,15 @@ fn several_hosts(scenario: &Scenario) -> String {
         let reach = if each > 1 { format!("{each} targets each") } else { "1 target each".to_owned() };
         let reach =
             if topology.initiators == 1 { words::count(topology.targets as usize, "target") } else { reach };
-        rectangle(&mut svg, (LEFT, top), "host", &[title, format!("logs in to {reach}")]);
-        line(&mut svg, (LEFT + WIDTH, top + HEIGHT / 2), (RIGHT, middle));
+        rectangle(&mut svg, At { x: LEFT, y: top }, "host", &[title, format!("logs in to {reach}")]);
+        line(&mut svg, At { x: LEFT + WIDTH, y: top + HEIGHT / 2 }, At { x: RIGHT, y: middle });
     }
     let target = format!(
         "{} × {}",
         words::count(topology.targets as usize, "target"),
         words::count(topology.luns as usize, "unit")
     );
-    rectangle(&mut svg, (RIGHT, middle - HEIGHT / 2), "host target", &[target, volumes(topology)]);
+    rectangle(&mut svg, At { x: RIGHT, y: middle - HEIGHT / 2 }, "host target", &[target, volumes(topology)]);
     label(&mut svg, middle, &link(topology));
     let cores = match topology.placement {
         Placement::Other => "initiator and target on different cores",
@@ -117,7 +122,14 @@ fn close(mut svg: String) -> String {
     svg
 }
 
-fn rectangle(svg: &mut String, (left, top): (u32, u32), class: &str, lines: &[String; 2]) {
+/// A place in the drawing.
+#[derive(Clone, Copy)]
+struct At {
+    x: u32,
+    y: u32,
+}
+
+fn rectangle(svg: &mut String, At { x: left, y: top }: At, class: &str, lines: &[String; 2]) {
     let middle = left + WIDTH / 2;
     let _ = write!(
         svg,
@@ -143,18 +155,18 @@ fn shortened(text: &str) -> String {
     format!("{start}…")
 }
 
-fn line(svg: &mut String, from: (u32, u32), to: (u32, u32)) {
-    let bend = u32::midpoint(from.0, to.0);
+fn line(svg: &mut String, from: At, to: At) {
+    let bend = u32::midpoint(from.x, to.x);
     let _ = write!(
         svg,
         "<path class=\"wire\" d=\"M{} {} H{} V{} H{}\"/>",
-        from.0,
-        from.1,
+        from.x,
+        from.y,
         LEFT + WIDTH + 24,
-        to.1,
+        to.y,
         bend
     );
-    let _ = write!(svg, "<path class=\"wire\" d=\"M{bend} {} H{}\"/>", to.1, to.0);
+    let _ = write!(svg, "<path class=\"wire\" d=\"M{bend} {} H{}\"/>", to.y, to.x);
 }
 
 fn label(svg: &mut String, middle: u32, lines: &[String; 2]) {

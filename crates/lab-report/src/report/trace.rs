@@ -24,7 +24,7 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
     table.minor_column("repetitions");
     for (point, groups) in split(&measured.of(figure), name) {
         for metric in &figure.y {
-            charts.push(chart(measured, figure, (&point, &groups), *metric));
+            charts.push(chart(measured, figure, &Place { heading: &point, groups: &groups }, *metric));
         }
         for group in &groups {
             table.rows.extend(rows(measured, figure, &point, group));
@@ -43,8 +43,14 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
     Drawn { id, title, notes, charts, svg: String::new(), table, comparisons: Vec::new() }
 }
 
-fn chart(measured: &Measured<'_>, figure: &Figure, point: (&str, &[&Group<'_>]), metric: Metric) -> Chart {
-    let (heading, groups) = point;
+/// A point of the run, with what was measured there.
+struct Place<'a> {
+    heading: &'a str,
+    groups: &'a [&'a Group<'a>],
+}
+
+fn chart(measured: &Measured<'_>, figure: &Figure, place: &Place<'_>, metric: Metric) -> Chart {
+    let Place { heading, groups } = *place;
     let unit = Unit::new(metric, measured.scenario);
     let series = groups.iter().map(|group| {
         let seconds = seconds(measured, group, metric).into_iter();

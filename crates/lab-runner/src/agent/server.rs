@@ -42,6 +42,14 @@ pub struct Agent {
     lab: Mutex<Option<TcpStream>>,
 }
 
+/// What a connection looks at while it is served.
+#[derive(Clone, Copy)]
+struct Watch<'a> {
+    /// The agent is to end.
+    stop: &'a AtomicBool,
+    tell: Listener<'a>,
+}
+
 /// Who hears what the agent does, a line at a time.
 pub type Listener<'a> = &'a (dyn Fn(&str) + Sync);
 
@@ -89,7 +97,7 @@ impl Agent {
                     self.strangers.fetch_sub(1, Ordering::Relaxed);
                     continue;
                 }
-                scope.spawn(move || self.meet(stream, peer, (stop, tell)));
+                scope.spawn(move || self.meet(stream, peer, Watch { stop, tell }));
             }
             self.hang_up();
         });
@@ -109,7 +117,7 @@ impl Agent {
     }
 
     /// One connection from start to end.
-    fn meet(&self, stream: TcpStream, peer: SocketAddr, (stop, tell): (&AtomicBool, Listener<'_>)) {
+    fn meet(&self, stream: TcpStream, peer: SocketAddr, Watch { stop, tell }: Watch<'_>) {
         let met = stream.set_nonblocking(false).map_err(Into::into).and_then(|()| self.greet(stream));
         self.strangers.fetch_sub(1, Ordering::Relaxed);
         match met {

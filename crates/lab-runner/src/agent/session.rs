@@ -80,6 +80,13 @@ struct Process {
     noted: Id,
 }
 
+/// A side of an arm that is to stand.
+struct Side {
+    /// The arm's key.
+    key: String,
+    place: Place,
+}
+
 impl<'a> Session<'a> {
     /// Begins in a folder of its own, `number` of this agent.
     pub(super) fn new(settings: &'a Settings, number: u64) -> Result<Self> {
@@ -101,9 +108,11 @@ impl<'a> Session<'a> {
             Request::Now {} => Ok(Reply::Now { at: clock::now() }),
             Request::Environment {} => Ok(self.environment()),
             Request::Act { action } => self.act(action),
-            Request::Serve { arm, target, volumes, place } => self.serve(arm, target, (&volumes, place)),
+            Request::Serve { arm, target, volumes, place } => {
+                self.serve(Side { key: arm, place }, target, &volumes)
+            }
             Request::Adapt { arm, initiator, endpoints, place } => {
-                self.adapt(arm, initiator, (&endpoints, place))
+                self.adapt(Side { key: arm, place }, initiator, &endpoints)
             }
             Request::End { arm } => self.end(&arm),
             Request::Open { arm } => self.open(&arm),
@@ -162,7 +171,8 @@ impl<'a> Session<'a> {
         Ok(folder)
     }
 
-    fn serve(&mut self, key: String, target: Target, (volumes, place): (&Volumes, Place)) -> Result<Reply> {
+    fn serve(&mut self, side: Side, target: Target, volumes: &Volumes) -> Result<Reply> {
+        let Side { key, place } = side;
         guard::volumes(volumes, self.grounds())?;
         let mut arm = self.prepare(&key, &[Role::Target], place)?;
         let folder = self.arm_folder(&key)?;
@@ -182,12 +192,8 @@ impl<'a> Session<'a> {
         Ok(self.stands(key, arm))
     }
 
-    fn adapt(
-        &mut self,
-        key: String,
-        initiator: Initiator,
-        (endpoints, place): (&[Endpoint], Place),
-    ) -> Result<Reply> {
+    fn adapt(&mut self, side: Side, initiator: Initiator, endpoints: &[Endpoint]) -> Result<Reply> {
+        let Side { key, place } = side;
         ensure!((1..=VOLUMES).contains(&endpoints.len()), "a load goes to 1 to {VOLUMES} endpoints");
         let checked = endpoints.iter().map(|endpoint| guard::endpoint(endpoint, self.grounds()));
         let endpoints: Vec<Endpoint> = checked.collect::<Result<_>>()?;

@@ -87,7 +87,7 @@ fn latency(parts: &[&Latency]) -> Option<Latency> {
 }
 
 fn count(latency: &Latency) -> f64 {
-    lab_model::statistics::number::real(latency.histogram.iter().map(|(_, count)| count).sum())
+    lab_model::statistics::number::real(latency.histogram.iter().map(|bucket| bucket.count).sum())
 }
 
 /// Seconds that all parts have, added up; the latency is the mean weighted by I/Os.
@@ -115,7 +115,7 @@ fn intervals(parts: &[Measured]) -> Vec<Interval> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab_model::result::Tool;
+    use lab_model::result::{Bucket, Tool};
 
     fn measured(ios: u64, nanos: u64) -> Measured {
         let latency = Latency {
@@ -124,7 +124,7 @@ mod tests {
             deviation: 0.0,
             max: lab_model::statistics::number::real(nanos),
             percentiles: BTreeMap::new(),
-            histogram: vec![(nanos, ios)],
+            histogram: vec![Bucket { bound: nanos, count: ios }],
         };
         let rate = lab_model::statistics::number::real(ios);
         let read = Direction {

@@ -14,7 +14,7 @@ use super::raw;
 use super::settings::{LOG, Settings};
 use super::spread;
 use crate::machine::process::CommandLine;
-use lab_model::result::{Direction, Interval, Latency, Load};
+use lab_model::result::{Bucket, Direction, Interval, Latency, Load};
 use lab_model::statistics::number::real;
 
 const OUTPUT: &str = "bench.json";
@@ -80,7 +80,7 @@ struct Distribution {
     deviation: f64,
     max: f64,
     percentiles: BTreeMap<String, f64>,
-    histogram: Vec<(u64, u64)>,
+    histogram: Vec<Bucket>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -14,7 +14,7 @@ use super::assignment::{Assignment, Measured, command_line, tool, whole_seconds}
 use super::settings::Settings;
 use super::{doubt, raw, shell};
 use crate::machine::process::CommandLine;
-use lab_model::result::{Interval, Latency, Load};
+use lab_model::result::{Bucket, Interval, Latency, Load};
 use lab_model::statistics::number::real;
 
 const OUTPUT: &str = "pgbench.txt";
@@ -226,7 +226,10 @@ fn latency(counts: &BTreeMap<u64, u64>) -> Option<Latency> {
             .iter()
             .map(|(name, share)| ((*name).to_owned(), percentile(*share)))
             .collect(),
-        histogram: counts.iter().map(|(micros, times)| (micros.saturating_mul(1000), *times)).collect(),
+        histogram: counts
+            .iter()
+            .map(|(micros, times)| Bucket { bound: micros.saturating_mul(1000), count: *times })
+            .collect(),
         ..Latency::default()
     })
 }
@@ -271,7 +274,8 @@ mod tests {
         let given = [("p50", 1e5), ("p95", 2e5), ("p99", 2e5), ("p99.9", 9e6), ("p99.99", 9e6)];
         assert_eq!(read.percentiles, given.map(|(name, value)| (name.to_owned(), value)).into());
         assert_eq!((read.min, read.max), (1e5, 9e6));
-        assert_eq!(read.histogram, [(100_000, 90), (200_000, 9), (9_000_000, 1)]);
+        let buckets = [(100_000, 90), (200_000, 9), (9_000_000, 1)].map(Bucket::from);
+        assert_eq!(read.histogram, buckets);
         assert_eq!(latency(&BTreeMap::new()), None);
     }
 }

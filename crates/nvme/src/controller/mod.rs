@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use volume::reservation::{Command, CommandError, Registrant};
-use volume::{Completion, Epoch, Geometry, Request, Tag, VolumeId};
+use volume::{Completion, Epoch, Geometry, Request, Submission, Tag, VolumeId};
 
 mod abort_table;
 mod admin;
@@ -42,15 +42,9 @@ pub use crate::transport::tcp::ControllerConnection as Connection;
 /// What a controller's connection asks of the inside.
 #[derive(Debug)]
 pub enum Action {
-    /// Submit a request; its completion comes back as [`Input::Completion`].
-    Submit {
-        /// To which volume.
-        volume: VolumeId,
-        /// What it was judged by: if the volume's epoch is another one by then it comes back as [`Input::StaleEpoch`].
-        epoch: Epoch,
-        /// What.
-        request: Request,
-    },
+    /// Submit a request; its completion comes back as [`Input::Completion`], or, if the volume's epoch is another one by then, it itself as
+    /// [`Input::StaleEpoch`].
+    Submit(Submission),
     /// Ask that a request end soon.
     Cancel {
         /// Of which volume.

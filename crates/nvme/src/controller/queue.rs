@@ -6,12 +6,12 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 
 use buf::{Account, BufList, Outside, Pool};
-use protocol::{CloseReason, Instant, Notice, NoticeKind, Notices};
-use volume::{Completion, Operation, Outcome, Request, Tag, VolumeId};
+use protocol::{CloseReason, Instant, Notice, NoticeKind, Notices, Parties};
+use volume::{Completion, Operation, Outcome, Request, Submission, Tag, VolumeId};
 
 use super::abort_table::AbortTable;
 use super::admin::Admin;
@@ -206,9 +206,9 @@ impl<T: FabricTransport> ControllerQueue<T> {
     }
 
     /// The host, and the subsystem that it asked for, as far as they are known.
-    pub fn parties(&self) -> (Option<String>, Option<String>) {
-        let host = self.host.as_ref().map(|host| host.nqn.to_string());
-        (host, self.asked.as_ref().map(ToString::to_string))
+    pub fn parties(&self) -> Parties {
+        let initiator = self.host.as_ref().map(|host| host.nqn.to_string());
+        Parties { initiator, target: self.asked.as_ref().map(ToString::to_string) }
     }
 
     /// Closes once everything is sent. That may take seconds, in which others are to have the memory that commands here wait for.
@@ -419,7 +419,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
         if let Some(slot) = slot {
             let request = Request { tag: Tag(u64::from(slot)), operation };
             let VolumeRef { volume, epoch } = volume_ref;
-            self.actions.push_back(Action::Submit { volume, epoch, request });
+            self.actions.push_back(Action::Submit(Submission { volume, epoch, request }));
         }
     }
 

@@ -14,8 +14,8 @@ use protocol::pair::{Mishap, Pair};
 use protocol::{Connection as _, Ended, Group as _, Instant};
 use volume::reservation::{Command, CommandError, Registrant, Reservations, View};
 use volume::{
-    Allocation, Completion, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Tag,
-    VolumeErrorKind, VolumeId,
+    Allocation, Completion, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Request,
+    Submission, Tag, VolumeErrorKind, VolumeId,
 };
 
 pub const NQN: &str = "nqn.2026-11.org.linerate:disk";
@@ -264,7 +264,7 @@ impl<F: Fabric> Bench<F> {
         while let Some(action) = self.links[index].pair.far.connection.poll_action() {
             count += 1;
             match action {
-                controller::Action::Submit { volume, request, .. } => match &mut self.held {
+                controller::Action::Submit(Submission { volume, request, .. }) => match &mut self.held {
                     Some(held) => held.push((index, volume, request)),
                     None => self.complete(index, volume, request),
                 },

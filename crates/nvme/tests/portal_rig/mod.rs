@@ -18,7 +18,7 @@ use nvme::status::Status;
 use nvme::subsystem::Subsystems;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection as _, Group as _, Instant};
-use volume::{Completion, Epoch, Operation, Outcome, Request, VolumeErrorKind, VolumeId};
+use volume::{Completion, Epoch, Operation, Outcome, Request, Submission, VolumeErrorKind, VolumeId};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::common::{NQN, host_identity};
@@ -225,7 +225,7 @@ impl Rig {
             self.parse(queue, &bytes);
             match self.queues[queue].connection.poll_action() {
                 None => continue,
-                Some(Action::Submit { volume, epoch, request }) => {
+                Some(Action::Submit(Submission { volume, epoch, request })) => {
                     self.held.push_back((queue, volume, epoch, request));
                 }
                 Some(Action::Cancel { .. }) => self.cancelled += 1,

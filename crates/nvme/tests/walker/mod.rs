@@ -17,7 +17,7 @@ use nvme::subsystem::Subsystems;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection as _, Group as _, Instant};
 use volume::reservation::Registrant;
-use volume::{Allocation, Completion, Extent, Operation, Outcome};
+use volume::{Allocation, Completion, Extent, Operation, Outcome, Submission};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// How a host connects a queue.
@@ -218,7 +218,7 @@ impl Walk {
 
     fn act(&mut self, queue: usize, action: Action) {
         let input = match action {
-            Action::Submit { request, .. } => {
+            Action::Submit(Submission { request, .. }) => {
                 let outcome = match request.operation {
                     Operation::Read { into, .. } => Outcome::Data(Buf::zeroed(into.len()).freeze().into()),
                     // Every other block is allocated.

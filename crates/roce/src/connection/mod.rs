@@ -10,13 +10,12 @@ use core::net::IpAddr;
 
 use buf::Account;
 use protocol::{CloseReason, Instant};
-use verbs::{EndReason, QueuePairLimits, QueuePairState, RegionTable, SetupEvent};
+use verbs::{EndReason, QueuePairLimits, QueuePairState, ReceiveQueue, RegionTable, SetupEvent};
 
 use crate::consumer::Consumer;
 use crate::limits::LONGEST;
 use crate::management::{Manager, Opening, State};
 use crate::mtu::Mtu;
-use crate::receive_queue::ReceiveQueue;
 use crate::requester::Requester;
 use crate::responder::Responder;
 use crate::train::Route;
@@ -173,7 +172,7 @@ impl Connection {
         while let Some(done) = self.requester.complete() {
             self.consumer.done.push_back(done);
         }
-        while let Some(done) = self.consumer.receives.complete(Err(verbs::WorkError::Flushed)) {
+        while let Some(done) = self.consumer.receives.flush() {
             self.consumer.done.push_back(done);
         }
         while let Some(done) = self.requester.flush(&mut self.consumer.regions) {

@@ -8,7 +8,7 @@ mod incoming;
 mod reads;
 
 use buf::{Account, BufList};
-use verbs::{RemoteRegion, STag, WorkDone, WorkError};
+use verbs::{ReceivePlace, RemoteRegion, STag, WorkDone, WorkError};
 
 use self::answer::Answer;
 use self::incoming::{Incoming, Kind, Step};
@@ -21,7 +21,6 @@ use crate::opcode::Opcode;
 use crate::outgoing::{Outgoing, Payload};
 use crate::packet::{Extended, Packet};
 use crate::psn::Psn;
-use crate::receive_queue::Place;
 use crate::syndrome::{Credits, Syndrome};
 use crate::violation::Violation;
 
@@ -145,9 +144,9 @@ impl Responder {
     ) -> Result<bool, Violation> {
         let (offset, payload) = (self.incoming.length(), packet.payload);
         match consumer.receives.place(offset, payload.len()) {
-            Place::Here(place) => place.copy_from_slice(payload),
-            Place::NotReady => return Ok(false),
-            Place::TooLong => {
+            ReceivePlace::Here(place) => place.copy_from_slice(payload),
+            ReceivePlace::NotReady => return Ok(false),
+            ReceivePlace::TooLong => {
                 consumer.received(Err(WorkError::MessageTooLong));
                 return Err(Violation::MessageTooLong);
             }

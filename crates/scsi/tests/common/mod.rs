@@ -263,7 +263,7 @@ pub(crate) fn additional(reply: &Reply) -> (u8, u8, u8) {
         assert!(reply.sense.bytes().is_empty(), "sense data comes with CHECK CONDITION only");
         return (0, 0, 0);
     }
-    let (key, code, _) = scsi::builder::sense(reply.sense.bytes()).unwrap();
+    let scsi::builder::Sense { key, code, .. } = scsi::builder::sense(reply.sense.bytes()).unwrap();
     (key as u8, code.0, code.1)
 }
 

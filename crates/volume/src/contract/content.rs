@@ -5,12 +5,12 @@ use protocol::Entropy;
 
 use super::bench::Bench;
 use super::finding::{Finding, Verdict};
-use super::stamp;
+use super::stamp::{self, Stamp};
 use crate::{Durability, Extent, Features, Operation, Outcome, Tag};
 
 fn pattern(bench: &Bench<'_>, extent: Extent, number: u64) -> Vec<u8> {
     let mut bytes = vec![0; bench.bytes(extent.blocks)];
-    stamp::fill_all(&mut bytes, bench.block_size(), extent.start, (1, number));
+    stamp::fill_all(&mut bytes, bench.block_size(), extent.start, Stamp { writer: 1, number });
     bytes
 }
 

@@ -16,7 +16,7 @@ mod world;
 
 use std::sync::Arc;
 
-use crate::Volume;
+use crate::{Extent, Volume};
 use bench::Bench;
 use finding::Verdict;
 pub use finding::{Finding, Violation};
@@ -92,9 +92,27 @@ pub fn check(
     Ok(())
 }
 
+/// Runs the check that needs a failure of the medium, on a volume whose reads of `bad` fail with one: a provider over a volume that fails, such as
+/// [`Fail`](crate::filter::Fail). No other check holds for such a volume. Nothing is written.
+pub fn check_medium_errors(
+    volume: &Arc<dyn Volume>,
+    bad: Extent,
+    options: &Options,
+    world: &(dyn Fn() -> Box<dyn World> + Sync),
+) -> Result<(), Violation> {
+    let verdict = Bench::open(volume, options, world).and_then(|mut bench| {
+        traffic::medium_errors_return_memory(&mut bench, bad)?;
+        bench.end()
+    });
+    verdict.map_err(|finding| Violation { check: MEDIUM_ERRORS, finding })
+}
+
+/// The check of [`check_medium_errors`].
+const MEDIUM_ERRORS: &str = "medium_errors_return_memory";
+
 /// The names of all checks, as the document lists them.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    CHECKS.iter().map(|check| check.name)
+    CHECKS.iter().map(|check| check.name).chain([MEDIUM_ERRORS])
 }
 
 fn applies(needs: Needs, volume: &dyn Volume, options: &Options) -> bool {

@@ -8,7 +8,7 @@ use protocol::{Entropy, SeededEntropy};
 
 use super::bench::{Answer, Bench};
 use super::finding::{Finding, Verdict};
-use super::stamp;
+use super::stamp::{self, Stamp};
 use crate::{ComparedWrite, Durability, Extent, Failure, Operation, Outcome, Tag, VolumeErrorKind};
 
 /// Blocks that all threads write, around a place where a volume's own units are likely to meet.
@@ -63,7 +63,7 @@ pub(super) fn blocks_are_never_torn(bench: &mut Bench<'_>) -> Verdict {
     }
     let area = area(bench);
     let mut bytes = vec![0; bench.bytes(area.blocks)];
-    stamp::fill_all(&mut bytes, bench.block_size(), area.start, (0, 0));
+    stamp::fill_all(&mut bytes, bench.block_size(), area.start, Stamp { writer: 0, number: 0 });
     bench.write(area, Buf::from(bytes).freeze().into())?;
     on_threads(bench, |bench, writer| write_and_read(bench, area, writer))?;
     let data = bench.read(area)?;
@@ -72,7 +72,7 @@ pub(super) fn blocks_are_never_torn(bench: &mut Bench<'_>) -> Verdict {
 
 fn check_blocks(bench: &Bench<'_>, extent: Extent, data: &[u8]) -> Verdict {
     for (place, block) in (extent.start..).zip(data.chunks(bench.block_size())) {
-        let (writer, number) = stamp::read(block, place)?;
+        let Stamp { writer, number } = stamp::read(block, place)?;
         if writer > u64::from(bench.options.threads) || number > ROUNDS * BATCH {
             return Err(Finding::Data(format!("block {place} is stamped by nobody: {writer}, {number}")));
         }
@@ -94,7 +94,7 @@ fn write_and_read(bench: &mut Bench<'_>, area: Extent, writer: u64) -> Verdict {
                 let into = Buf::from(bytes);
                 reads.push((bench.start(Operation::Read { extent, into })?, extent));
             } else {
-                stamp::fill_all(&mut bytes, bench.block_size(), extent.start, (writer, number));
+                stamp::fill_all(&mut bytes, bench.block_size(), extent.start, Stamp { writer, number });
                 let data = Buf::from(bytes).freeze().into();
                 bench.start(Operation::Write { extent, data, durability: Durability::Cached })?;
             }
@@ -118,7 +118,7 @@ pub(super) fn compare_and_write_is_atomic(bench: &mut Bench<'_>) -> Verdict {
     let area = area_of_comparisons(bench);
     let value = |bench: &Bench<'_>, count: u64| {
         let mut bytes = vec![0; bench.bytes(area.blocks)];
-        stamp::fill_all(&mut bytes, bench.block_size(), area.start, (count, 0));
+        stamp::fill_all(&mut bytes, bench.block_size(), area.start, Stamp { writer: count, number: 0 });
         bytes
     };
     bench.write(area, Buf::from(value(bench, 0)).freeze().into())?;
@@ -157,7 +157,7 @@ fn current(bench: &mut Bench<'_>, extent: Extent) -> Result<u64, Finding> {
     let data = bench.read(extent)?;
     let mut counts = Vec::new();
     for (place, block) in (extent.start..).zip(data.chunks(bench.block_size())) {
-        counts.push(stamp::read(block, place)?.0);
+        counts.push(stamp::read(block, place)?.writer);
     }
     if counts.iter().any(|count| Some(count) != counts.first()) {
         return Err(Finding::Data(format!("a read saw half a compare-and-write: {counts:?}")));
@@ -174,21 +174,21 @@ pub(super) fn compare_and_write_loses_no_write(bench: &mut Bench<'_>) -> Verdict
         return Ok(());
     }
     let mut bytes = vec![0; bench.bytes(area.blocks)];
-    stamp::fill_all(&mut bytes, bench.block_size(), area.start, (0, 0));
+    stamp::fill_all(&mut bytes, bench.block_size(), area.start, Stamp { writer: 0, number: 0 });
     bench.write(area, Buf::from(bytes).freeze().into())?;
     let rounds = |bench: &mut Bench<'_>, writer| {
-        (1..=ROUNDS).try_for_each(|number| change_first_while_writing(bench, area, (writer, number)))
+        (1..=ROUNDS).try_for_each(|number| change_first_while_writing(bench, area, Stamp { writer, number }))
     };
     rounds(bench, 1)?;
     on_threads(bench, rounds)
 }
 
-fn change_first_while_writing(bench: &mut Bench<'_>, area: Extent, stamp: (u64, u64)) -> Verdict {
+fn change_first_while_writing(bench: &mut Bench<'_>, area: Extent, stamp: Stamp) -> Verdict {
     let old = bench.read(area)?.to_vec();
     let mut new = old.clone();
     let size = bench.block_size();
     stamp::fill_all(&mut new[..size], size, area.start, stamp);
-    let own = Extent::new(area.start + stamp.0, 1);
+    let own = Extent::new(area.start + stamp.writer, 1);
     let mut bytes = vec![0; size];
     stamp::fill_all(&mut bytes, size, own.start, stamp);
     let (data, durability) = (Buf::from(bytes).freeze().into(), Durability::Cached);

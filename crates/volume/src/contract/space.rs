@@ -4,7 +4,7 @@ use buf::{Buf, BufList};
 
 use super::bench::Bench;
 use super::finding::{Finding, Verdict};
-use super::stamp;
+use super::stamp::{self, Stamp};
 use crate::{Allocation, ComparedWrite, Durability, Extent, Features, Operation, Outcome, VolumeErrorKind};
 
 /// Most runs that a walk over a volume looks at.
@@ -18,7 +18,12 @@ fn area(bench: &Bench<'_>) -> Extent {
 /// Writes the area full and gives back what it holds.
 fn filled(bench: &mut Bench<'_>, area: Extent) -> Result<Vec<u8>, Finding> {
     let mut bytes = vec![0; bench.bytes(area.blocks)];
-    stamp::fill_all(&mut bytes, bench.block_size(), area.start, (7, bench.options.seed));
+    stamp::fill_all(
+        &mut bytes,
+        bench.block_size(),
+        area.start,
+        Stamp { writer: 7, number: bench.options.seed },
+    );
     bench.write(area, Buf::from(bytes.clone()).freeze().into())?;
     Ok(bytes)
 }
@@ -159,7 +164,7 @@ pub(super) fn compare_and_write(bench: &mut Bench<'_>) -> Verdict {
     let bytes = filled(bench, area)?;
     let durability = Durability::Durable;
     let mut new = bytes.clone();
-    stamp::fill_all(&mut new, bench.block_size(), area.start, (8, 8));
+    stamp::fill_all(&mut new, bench.block_size(), area.start, Stamp { writer: 8, number: 8 });
     for at in places(bench, bytes.len()) {
         let mut other = bytes.clone();
         other[at] ^= 1;

@@ -5,6 +5,14 @@ use super::finding::Finding;
 /// Bytes of a stamp: writer and number, eight each.
 const HEADER: usize = 16;
 
+/// Who wrote a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) writer: u64,
+    /// Which of the writer's writes.
+    pub(super) number: u64,
+}
+
 fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -12,7 +20,7 @@ fn mix(mut word: u64) -> u64 {
 }
 
 /// Fills a block: the stamp, and content that follows from it and from the block's place.
-pub(super) fn fill(block: &mut [u8], place: u64, (writer, number): (u64, u64)) {
+pub(super) fn fill(block: &mut [u8], place: u64, Stamp { writer, number }: Stamp) {
     let mut words = block.chunks_mut(8);
     if let (Some(one), Some(two)) = (words.next(), words.next()) {
         one.copy_from_slice(&writer.to_le_bytes());
@@ -26,19 +34,19 @@ pub(super) fn fill(block: &mut [u8], place: u64, (writer, number): (u64, u64)) {
 }
 
 /// Fills blocks from `place` on.
-pub(super) fn fill_all(bytes: &mut [u8], block_size: usize, place: u64, stamp: (u64, u64)) {
+pub(super) fn fill_all(bytes: &mut [u8], block_size: usize, place: u64, stamp: Stamp) {
     for (place, block) in (place..).zip(bytes.chunks_mut(block_size)) {
         fill(block, place, stamp);
     }
 }
 
 /// The stamp of a block that is whole, or why it is not.
-pub(super) fn read(block: &[u8], place: u64) -> Result<(u64, u64), Finding> {
+pub(super) fn read(block: &[u8], place: u64) -> Result<Stamp, Finding> {
     let word = |from: usize| {
         let bytes = block.get(from..from + 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, u64::from_le_bytes)
     };
-    let stamp = (word(0), word(8));
+    let stamp = Stamp { writer: word(0), number: word(8) };
     let mut expected = vec![0; block.len()];
     fill(&mut expected, place, stamp);
     match block.iter().zip(&expected).position(|(one, two)| one != two) {
@@ -62,7 +70,7 @@ mod tests {
             for number in 0..32 {
                 for place in 0..32 {
                     let mut block = [0; HEADER + 8];
-                    fill(&mut block, place, (writer, number));
+                    fill(&mut block, place, Stamp { writer, number });
                     let content: [u8; 8] = block[HEADER..].try_into().unwrap();
                     let earlier = seen.insert(content, (writer, number, place));
                     assert_eq!(
@@ -78,10 +86,11 @@ mod tests {
     fn a_block_of_two_writes_is_found_wherever_they_meet() {
         const BLOCK: usize = 512;
         let [mut one, mut two] = [[0; BLOCK]; 2];
-        fill(&mut one, 3, (1, 7));
-        assert_eq!(read(&one, 3), Ok((1, 7)));
+        let written = Stamp { writer: 1, number: 7 };
+        fill(&mut one, 3, written);
+        assert_eq!(read(&one, 3), Ok(written));
         assert!(read(&one, 4).is_err(), "it was written at another place");
-        fill(&mut two, 3, (1, 8));
+        fill(&mut two, 3, Stamp { number: 8, ..written });
         for cut in (HEADER..BLOCK).step_by(8) {
             let mut torn = one;
             torn[cut..].copy_from_slice(&two[cut..]);

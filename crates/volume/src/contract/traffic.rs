@@ -5,7 +5,7 @@ use protocol::Entropy;
 
 use super::bench::Bench;
 use super::finding::{Finding, Verdict};
-use crate::{Extent, Failure, Operation, Outcome, VolumeErrorKind};
+use crate::{Extent, Failure, Operation, Outcome, Tag, VolumeErrorKind};
 
 pub(super) fn reads_own_or_lent_memory(bench: &mut Bench<'_>) -> Verdict {
     let extent = Extent::new(0, 1);
@@ -86,36 +86,73 @@ pub(super) fn cancel_ends_in_a_completion(bench: &mut Bench<'_>) -> Verdict {
     Ok(())
 }
 
-/// Reads that make no sense, that are cancelled, and, on volumes that fail now and then, others: none keeps its memory.
+/// A read under way, and where its buffer is.
+struct AskedRead {
+    tag: Tag,
+    address: usize,
+    bytes: usize,
+}
+
+impl AskedRead {
+    fn start(bench: &mut Bench<'_>, extent: Extent, bytes: usize) -> Result<Self, Finding> {
+        let into = Buf::zeroed(bytes);
+        let address = into.as_ptr().addr();
+        Ok(Self { tag: bench.start(Operation::Read { extent, into })?, address, bytes })
+    }
+
+    /// Waits for its end; why it failed, if it did. The buffer has come back then.
+    fn wait(self, bench: &mut Bench<'_>) -> Result<Option<VolumeErrorKind>, Finding> {
+        let Err(Failure { kind, memory }) = bench.wait(self.tag)? else { return Ok(None) };
+        match memory {
+            Some(memory) if (memory.as_ptr().addr(), memory.len()) == (self.address, self.bytes) => {
+                Ok(Some(kind))
+            }
+            Some(_) => Err(Finding::Queue(format!("a read that failed ({kind}) brought another buffer"))),
+            None => Err(Finding::Queue(format!("a read that failed ({kind}) has kept its buffer"))),
+        }
+    }
+}
+
+/// Reads that make no sense, and those that are cancelled: none keeps its memory.
 pub(super) fn failed_reads_return_memory(bench: &mut Bench<'_>) -> Verdict {
     let (end, longest) = (bench.geometry.blocks, bench.longest());
     let block = bench.block_size();
     let mut asked = Vec::new();
     for (start, blocks, bytes) in [(end, 1, block), (0, 1, block - 1), (0, longest, block)] {
-        let into = Buf::zeroed(bytes);
-        let place = (into.as_ptr().addr(), bytes);
-        asked.push((bench.start(Operation::Read { extent: Extent::new(start, blocks), into })?, place));
+        asked.push(AskedRead::start(bench, Extent::new(start, blocks), bytes)?);
     }
     for round in 0..64 {
-        let into = Buf::zeroed(block);
-        let place = (into.as_ptr().addr(), block);
-        let tag = bench.start(Operation::Read { extent: Extent::new(0, 1), into })?;
+        let read = AskedRead::start(bench, Extent::new(0, 1), block)?;
         if round % 2 == 0 {
-            bench.cancel(tag);
+            bench.cancel(read.tag);
         }
-        asked.push((tag, place));
+        asked.push(read);
     }
-    for (tag, place) in asked {
-        let Err(Failure { kind, memory }) = bench.wait(tag)? else { continue };
-        match memory {
-            Some(memory) if (memory.as_ptr().addr(), memory.len()) == place => {}
-            Some(_) => {
-                return Err(Finding::Queue(format!("a read that failed ({kind}) brought another buffer")));
-            }
-            None => return Err(Finding::Queue(format!("a read that failed ({kind}) has kept its buffer"))),
+    asked.into_iter().try_for_each(|read| read.wait(bench).map(drop))
+}
+
+/// Reads that touch blocks with a medium error, alone, many at a time and together with their neighbours: each fails with that error, and gives its memory
+/// back. Reads beside them succeed.
+pub(super) fn medium_errors_return_memory(bench: &mut Bench<'_>, bad: Extent) -> Verdict {
+    let longest = bench.longest();
+    let first = Extent::new(bad.start, 1);
+    let around = bad.start.saturating_sub(1);
+    let neighbours = Extent::new(around, (bad.start - around + bad.blocks + 1).min(longest));
+    let mut asked = Vec::new();
+    for extent in
+        std::iter::repeat_n(first, 16).chain([Extent::new(bad.start, bad.blocks.min(longest)), neighbours])
+    {
+        let bytes = bench.bytes(extent.blocks);
+        asked.push(AskedRead::start(bench, extent, bytes)?);
+    }
+    for read in asked {
+        match read.wait(bench)? {
+            Some(VolumeErrorKind::Media) => {}
+            other => return Err(Finding::Answer(format!("a read of bad blocks ended with {other:?}"))),
         }
     }
-    Ok(())
+    let good = if bad.start > 0 { 0 } else { bad.blocks };
+    bench.read(Extent::new(good, 1)).map(drop)
 }
 
 pub(super) fn dropping_a_queue(bench: &mut Bench<'_>) -> Verdict {

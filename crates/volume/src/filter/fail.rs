@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use names::FailRate;
 use protocol::{Entropy, Instant, SeededEntropy};
 
 use super::front::Front;
@@ -12,15 +13,6 @@ use crate::{
     Completion, Extent, OpenError, Operation, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind,
     VolumeQueue,
 };
-
-/// How often requests fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailRate {
-    /// This many in a million, drawn by the seed.
-    PartsPerMillion(u32),
-    /// Each so-manyth of a queue; zero never.
-    EveryNth(u64),
-}
 
 /// Ends some requests with an error instead of passing them on.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use names::{ByteSize, Filter, OperationKind};
 
-use super::{Delay, Fail, FailRate, Limit, OperationSet, ReadOnly, Stats};
+use super::{Delay, Fail, Limit, OperationSet, ReadOnly, Stats};
 use crate::{Extent, Volume, VolumeErrorKind};
 
 /// Puts filters, the outermost first, before a volume.
@@ -18,12 +18,8 @@ fn apply_filter(filter: &Filter, inner: Arc<dyn Volume>) -> Arc<dyn Volume> {
             Arc::new(Delay::new(inner, time.0).with_jitter(jitter.0, *seed).on(operations(on)))
         }
         Filter::Fail(fail) => {
-            let rate = match fail.rate {
-                names::FailRate::PartsPerMillion(parts) => FailRate::PartsPerMillion(parts),
-                names::FailRate::EveryNth(nth) => FailRate::EveryNth(nth),
-            };
             let extent = fail.blocks.map(|(first, count)| Extent::new(first, count));
-            let filter = Fail::new(inner, rate, kind_of(fail.kind)).on(operations(&fail.on));
+            let filter = Fail::new(inner, fail.rate, kind_of(fail.kind)).on(operations(&fail.on));
             Arc::new(filter.within(extent).with_seed(fail.seed))
         }
         Filter::Limit(names::Limit { iops, bandwidth }) => {

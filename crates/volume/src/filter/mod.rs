@@ -12,9 +12,10 @@ mod read_only;
 mod stats;
 
 pub use delay::Delay;
-pub use fail::{Fail, FailRate};
+pub use fail::Fail;
 pub use from_url::apply_filters;
 pub use limit::Limit;
+pub use names::FailRate;
 pub use read_only::ReadOnly;
 pub use stats::Stats;
 

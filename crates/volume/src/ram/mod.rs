@@ -13,6 +13,7 @@ mod pages;
 mod sync;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -26,7 +27,7 @@ use crate::{
 };
 use lender::Lender;
 use page::PAGE;
-use pages::Pages;
+use pages::{Pages, WholePages, Zeroed};
 
 /// Bytes that a queue copies in a turn of its core, about: 100 µs, and as much as 128 requests of 4 KiB. What was asked for beyond that waits, so that nobody has to wait for all of a
 /// long batch, or for the zeroing of a large range.
@@ -133,22 +134,28 @@ impl RamQueue {
     /// Zeroes a range, as far as the budget goes; true when a part of it is left to do.
     fn zero_some(&mut self, operation: &mut Operation) -> bool {
         let fits = shape::check(operation, self.geometry, &self.limits, self.features).is_ok();
-        let (extent, release) = match operation {
-            Operation::Discard { extent } if fits => (extent, true),
-            Operation::WriteZeroes { extent, may_unmap, .. } if fits => (extent, *may_unmap),
+        let (extent, whole) = match operation {
+            Operation::Discard { extent } | Operation::WriteZeroes { extent, may_unmap: true, .. }
+                if fits =>
+            {
+                (extent, WholePages::Release)
+            }
+            Operation::WriteZeroes { extent, .. } if fits => (extent, WholePages::Keep),
             _ => return false,
         };
-        let (place, size) = (self.place(*extent), u64::from(self.geometry.block_size));
-        let (stopped, cost) = self.pages.zero(place, release, BUDGET.saturating_sub(self.spent));
+        let (bytes, size) = (self.bytes(*extent), u64::from(self.geometry.block_size));
+        let Zeroed { stopped, cost } =
+            self.pages.zero(bytes.clone(), whole, BUDGET.saturating_sub(self.spent));
         self.spent += cost;
-        let done = (stopped - place.0) / size;
+        let done = (stopped - bytes.start) / size;
         *extent = Extent::new(extent.start + done, extent.blocks - done);
         extent.blocks > 0
     }
 
-    fn place(&self, extent: Extent) -> (u64, u64) {
+    /// Where the extent's bytes are.
+    fn bytes(&self, extent: Extent) -> Range<u64> {
         let size = u64::from(self.geometry.block_size);
-        (extent.start * size, extent.blocks * size)
+        extent.start * size..(extent.start + extent.blocks) * size
     }
 
     fn answer(&mut self, operation: Operation) -> Result<Outcome, Failure> {
@@ -157,15 +164,15 @@ impl RamQueue {
         }
         self.spent += transfer(&operation);
         if let Operation::Read { extent, into } = operation {
-            return Ok(Outcome::Data(self.read(self.place(extent).0, into)));
+            return Ok(Outcome::Data(self.read(self.bytes(extent).start, into)));
         }
-        let place = |extent| self.place(extent);
+        let offset = |extent| self.bytes(extent).start;
         match operation {
             Operation::QueryAllocation { extent } => return Ok(self.allocation(extent)),
-            Operation::Write { extent, data, .. } => self.spent += self.pages.write(place(extent).0, &data),
-            Operation::Compare { extent, data } => self.pages.compare(place(extent).0, &data)?,
+            Operation::Write { extent, data, .. } => self.spent += self.pages.write(offset(extent), &data),
+            Operation::Compare { extent, data } => self.pages.compare(offset(extent), &data)?,
             Operation::CompareAndWrite { extent, data, .. } => {
-                self.spent += self.pages.compare_and_write(place(extent).0, &data.compare, &data.write)?;
+                self.spent += self.pages.compare_and_write(offset(extent), &data.compare, &data.write)?;
             }
             // What was to be zeroed is.
             Operation::Read { .. }

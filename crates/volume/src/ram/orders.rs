@@ -9,7 +9,7 @@ use shuttle::thread;
 
 use super::lender::Lender;
 use super::page::PAGE;
-use super::pages::Pages;
+use super::pages::{Pages, WholePages};
 
 /// Where all requests begin: in the middle of the first page, so that they have a part in the second.
 const START: u64 = (PAGE / 2) as u64;
@@ -56,7 +56,7 @@ fn readers_and_writers() {
         assert_eq!(numbers(&second), seen_second);
     };
     let zero = |pages: &Pages, _| {
-        pages.zero((0, PAGE as u64), true, usize::MAX);
+        pages.zero(0..PAGE as u64, WholePages::Release, usize::MAX);
     };
     let cores = [core(write, 1), core(write, 3), core(read, 0), core(read, 0), core(zero, 0)];
     for core in cores {

@@ -5,6 +5,7 @@
 //! reading, so that the rare compare-and-write over several pages can keep all such requests out.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{OnceLock, PoisonError};
 
 use buf::{Buf, BufList};
@@ -24,6 +25,23 @@ const GLANCE: usize = 128;
 const RELEASE: usize = 8 << 10;
 /// What each byte costs that is written to a new page, besides its copying: the system finds and clears memory for it, 4 KiB at a time.
 const NEW: usize = 3;
+
+/// What becomes of pages that are zeroed as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WholePages {
+    /// They are given back.
+    Release,
+    /// They stay.
+    Keep,
+}
+
+/// What zeroing has done.
+pub(super) struct Zeroed {
+    /// Where it has stopped.
+    pub(super) stopped: u64,
+    /// Bytes that could have been copied meanwhile.
+    pub(super) cost: usize,
+}
 
 type Lock = RwLock<Page>;
 
@@ -189,22 +207,22 @@ impl Pages {
     }
 
     /// Makes the first bytes of the range read as zeros, to its end or until that has cost about as much as copying `budget` bytes; whole
-    /// pages are given back if `release` allows it. Answers where it stopped, and the cost.
-    pub(super) fn zero(&self, (offset, len): (u64, u64), release: bool, budget: usize) -> (u64, usize) {
-        let (mut at, end, mut cost) = (offset, offset.saturating_add(len), 0);
-        while at < end && cost < budget {
-            let step = self.stride(at).min(end - at);
-            cost += self.zero_one(at, usize::try_from(step).unwrap_or_default(), release);
-            at += step;
+    /// pages are given back if `pages` allows it.
+    pub(super) fn zero(&self, range: Range<u64>, pages: WholePages, budget: usize) -> Zeroed {
+        let (mut stopped, mut cost) = (range.start, 0);
+        while stopped < range.end && cost < budget {
+            let step = self.stride(stopped).min(range.end - stopped);
+            cost += self.zero_one(stopped, usize::try_from(step).unwrap_or_default(), pages);
+            stopped += step;
         }
-        (at, cost)
+        Zeroed { stopped, cost }
     }
 
     /// Zeroes what lies in one page, or nothing in a directory that was never touched.
-    fn zero_one(&self, offset: u64, len: usize, release: bool) -> usize {
+    fn zero_one(&self, offset: u64, len: usize, pages: WholePages) -> usize {
         let Some(part) = parts(offset, len).next() else { return GLANCE };
         let Some(mut page) = self.existing(part.page).map(unique) else { return GLANCE };
-        if part.is_whole() && release {
+        if part.is_whole() && pages == WholePages::Release {
             let had = !std::mem::take(&mut *page).is_hole();
             self.allocated.fetch_sub(if had { PAGE as u64 } else { 0 }, Ordering::Relaxed);
             return if had { RELEASE } else { GLANCE };

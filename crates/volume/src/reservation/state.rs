@@ -50,7 +50,7 @@ impl Reservations {
     pub fn apply(&mut self, registrant: &Registrant, command: &Command) -> Result<Change, CommandError> {
         let draft = match *command {
             Command::Register { key, new_key, persist } => {
-                self.register(registrant, (key, new_key), persist)?
+                self.register(registrant, Registering { key, new_key, persist })?
             }
             Command::Reserve { key, kind } => self.reserve(registrant, key, kind)?,
             Command::Release { key, kind } => self.release(registrant, key, kind)?,
@@ -76,12 +76,8 @@ impl Reservations {
     }
 
     /// SPC-4 §5.13.7, §5.13.11.3; NVMe Base §8.1.22.3 and 4.
-    fn register(
-        &self,
-        registrant: &Registrant,
-        (key, new_key): (Option<u64>, u64),
-        persist: Option<bool>,
-    ) -> Result<Option<Draft>, CommandError> {
+    fn register(&self, registrant: &Registrant, command: Registering) -> Result<Option<Draft>, CommandError> {
+        let Registering { key, new_key, persist } = command;
         let registered = self.view.key_of(registrant);
         let is_host = matches!(registrant, Registrant::Host { .. });
         // NVMe lets a host register once more with the key that it has; SCSI calls that a conflict.
@@ -181,7 +177,8 @@ impl Reservations {
         }
         let mut draft = self.draft();
         // Whoever takes the reservation stays registered, whatever its key is.
-        draft.remove_victims(registrant, victim, takes);
+        let preemptor = if takes { Preemptor::Stays } else { Preemptor::MayGo };
+        draft.remove_victims(registrant, victim, preemptor);
         if takes {
             draft.take_over(registrant, kind);
         }
@@ -192,6 +189,22 @@ impl Reservations {
     fn draft(&self) -> Draft {
         Draft { view: View::clone(&self.view), notices: Vec::new(), aborted: Vec::new() }
     }
+}
+
+/// Whether whoever preempts keeps a registration of its own that has the victims' key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Preemptor {
+    Stays,
+    MayGo,
+}
+
+/// A [`Command::Register`].
+struct Registering {
+    /// The key that the registrant says that it has; none is asked for where it may register whatever it has.
+    key: Option<u64>,
+    new_key: u64,
+    /// Whether registrations outlast a loss of power from now on.
+    persist: Option<bool>,
 }
 
 impl Draft {
@@ -237,12 +250,12 @@ impl Draft {
     }
 
     /// Removes the registrations under `victim`, or all others if it is zero.
-    fn remove_victims(&mut self, by: &Registrant, victim: u64, spare: bool) {
+    fn remove_victims(&mut self, by: &Registrant, victim: u64, preemptor: Preemptor) {
         let registrations = core::mem::take(&mut self.view.registrations);
         for entry in registrations {
             let named = victim == 0 || entry.key == victim;
             let own = entry.registrant == *by;
-            if !named || (own && spare) {
+            if !named || (own && preemptor == Preemptor::Stays) {
                 self.view.registrations.push(entry);
             } else if !own {
                 self.notices.push((entry.registrant, Notice::Preempted));

@@ -44,6 +44,8 @@ pub(crate) enum Bug {
     WakesNobody,
     /// A read that fails keeps its buffer.
     KeepsReadMemory,
+    /// A read that meets a medium error keeps its buffer; nothing finds that on a good medium.
+    KeepsMemoryOfBadBlocks,
 }
 
 impl Bug {
@@ -250,6 +252,11 @@ impl PlantedQueue {
                 *offset %= self.geometry.block_size;
             }
             Err(failure) if self.bug == Bug::KeepsReadMemory => failure.memory = None,
+            Err(failure @ Failure { kind: VolumeErrorKind::Media, .. })
+                if self.bug == Bug::KeepsMemoryOfBadBlocks =>
+            {
+                failure.memory = None;
+            }
             Ok(Outcome::Allocation(run)) if self.bug == Bug::NothingAllocated => run.mapped = false,
             _ => {}
         }

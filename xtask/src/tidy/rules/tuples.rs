@@ -3,49 +3,19 @@
 //! Why: a struct's fields have names, a tuple's have places. Whoever reads `(u32, u32)` in the signature of another crate has to look for what is what,
 //! and two parts of one type change places without a word from the compiler. The arguments of closures are left out: their names stand where they
 //! are written.
-//!
-//! Functions that had tuples when the rule came are listed. The list may only shrink: a function that is mended must leave it.
 
 use super::super::{Finding, Rule};
 use crate::workspace::Workspace;
 
-pub(super) const RULE: Rule = Rule {
-    name: "tuples",
-    demands: "no tuple in a public function's arguments or result, beyond those listed, which may only shrink",
-    check,
-};
-
-/// What is left: a folder and a function's name.
-const LEFT: &[(&str, &str)] = &[
-    ("crates/scsi/src/", "capacity"),
-    ("crates/scsi/src/", "caching"),
-    ("crates/scsi/src/", "first_status"),
-    ("crates/scsi/src/", "sense"),
-    ("crates/scsi/src/", "reserve_out"),
-    ("crates/scsi/src/", "poll_event"),
-    ("crates/iscsi/src/", "status"),
-    ("crates/iscsi/src/", "run"),
-    ("crates/iscsi/src/", "parties"),
-    ("crates/nvme/src/", "parties"),
-    ("crates/nvme/src/", "encode"),
-    ("crates/lab-model/src/", "merge"),
-    ("crates/lab-model/src/", "percentile"),
-];
+pub(super) const RULE: Rule =
+    Rule { name: "tuples", demands: "no tuple in a public function's arguments or result", check };
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut used = vec![false; LEFT.len()];
     for (file, source) in workspace.rust_under("").filter(|(file, _)| !file.is_test()) {
         let lines: Vec<&str> = source.product_lines().map(|(_, line)| line).collect();
         for function in functions(&lines.join("\n")) {
             let Some(tuple) = tuple(function.signature) else { continue };
-            let left = LEFT
-                .iter()
-                .position(|(folder, name)| file.path.starts_with(folder) && *name == function.name);
-            if let Some(flag) = left.and_then(|at| used.get_mut(at)) {
-                *flag = true;
-                continue;
-            }
             let message = format!(
                 "`{}` has a tuple, {tuple}: make it a struct whose fields say what is what",
                 function.name
@@ -53,18 +23,7 @@ fn check(workspace: &Workspace) -> Vec<Finding> {
             findings.push(Finding::at(&file.path, function.line, message));
         }
     }
-    findings.extend(mended(workspace, &used));
     findings
-}
-
-/// Listed functions that have no tuple any more.
-fn mended(workspace: &Workspace, used: &[bool]) -> Vec<Finding> {
-    let gone = LEFT.iter().zip(used).filter(|(_, used)| !**used).map(|(left, _)| left);
-    let here = gone.filter(|(folder, _)| workspace.rust_under(folder).next().is_some());
-    here.map(|(folder, name)| {
-        Finding::whole(folder, format!("`{name}` has no tuple any more: take it off the rule `tuples`"))
-    })
-    .collect()
 }
 
 /// A public function: its name, what follows it up to the body, and its line.
@@ -184,18 +143,5 @@ mod tests {
             assert!(lines(&format!("//! x\n{fine}\n")).is_empty(), "{fine}");
         }
         assert!(plant::lines(&RULE, "crates/x/tests/a.rs", "pub fn f(range: (u32, u32)) {}\n").is_empty());
-    }
-
-    #[test]
-    fn a_listed_function_passes_and_must_leave_the_list_when_it_is_mended() {
-        for (folder, name) in LEFT {
-            let path = format!("{folder}a.rs");
-            let others = LEFT.iter().filter(|(other, _)| path.starts_with(other)).count() - 1;
-            assert_eq!(
-                plant::lines(&RULE, &path, &format!("pub fn {name}() -> (u8, u8) {{}}\n")).len(),
-                others
-            );
-            assert_eq!(plant::lines(&RULE, &path, &format!("pub fn {name}() {{}}\n")).len(), others + 1);
-        }
     }
 }

@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 
-use protocol::{CloseReason, Connection, Ended, Instant, Notice, Placement, Transmit};
-use volume::{Epoch, Tag};
+use protocol::{CloseReason, Connection, Ended, Instant, Notice, Parties, Placement, Transmit};
+use volume::{Epoch, Submission, Tag};
 
 use super::files::{Call, FileCompletion, FileKind, FileRequest, Handle, Reply, ServedFiles};
 use crate::driver::{DriverContext, Role};
 use crate::kind::ServedId;
 use crate::message::{Cause, Inbound, Message, ResetCall};
-use crate::queues::Submission;
+use crate::serving_connection::ServingConnection;
 
 pub(super) enum Input {
     Completion(FileCompletion),
@@ -23,16 +23,16 @@ pub(super) enum Input {
 }
 
 pub(super) enum Action {
-    Submit { epoch: Epoch, request: FileRequest },
-    Cancel(Tag),
-    Freeze(u32),
+    Submit(Submission<FileRequest>),
+    Cancel { served: ServedId, tag: Tag },
+    Freeze { served: ServedId, tag: u32 },
 }
 
 /// One client's connection to a file system.
 pub(super) struct FileConnection {
     served: ServedFiles,
     epoch: Epoch,
-    actions: VecDeque<(ServedId, Action)>,
+    actions: VecDeque<Action>,
     answers: VecDeque<String>,
     is_closing: bool,
 }
@@ -43,17 +43,17 @@ impl FileConnection {
         Self { served, epoch: Epoch::default(), actions, answers, is_closing: false }
     }
 
-    fn act(&mut self, action: Action) {
-        self.actions.push_back((self.served.id, action));
-    }
-
     /// Judges a call by what holds now, and submits it.
     fn judge(&mut self, request: FileRequest) {
         let is_frozen = self.served.files.content.lock().unwrap().frozen;
         if is_frozen && matches!(request.call, Call::Append(..)) {
             return self.answers.push_back(format!("{} frozen", request.tag.0));
         }
-        self.act(Action::Submit { epoch: self.epoch, request });
+        self.actions.push_back(Action::Submit(Submission {
+            volume: self.served.id,
+            epoch: self.epoch,
+            request,
+        }));
     }
 
     fn handle_line(&mut self, line: &str) {
@@ -68,10 +68,13 @@ impl FileConnection {
                 Call::Append(Handle(handle.parse().unwrap()), text.to_owned())
             }
             "commit" => Call::Commit,
-            "cancel" => return self.act(Action::Cancel(Tag(rest.parse().unwrap()))),
+            "cancel" => {
+                let (served, tag) = (self.served.id, Tag(rest.parse().unwrap()));
+                return self.actions.push_back(Action::Cancel { served, tag });
+            }
             "freeze" => {
                 self.served.files.content.lock().unwrap().frozen = true;
-                return self.act(Action::Freeze(tag));
+                return self.actions.push_back(Action::Freeze { served: self.served.id, tag });
             }
             other => panic!("{other:?} is no call"),
         };
@@ -81,7 +84,7 @@ impl FileConnection {
 
 impl Connection for FileConnection {
     type Input = Input;
-    type Action = (ServedId, Action);
+    type Action = Action;
 
     const STAGING: usize = 4096;
 
@@ -138,14 +141,36 @@ impl Connection for FileConnection {
     }
 }
 
+impl ServingConnection for FileConnection {
+    const CARRIER: Option<&'static str> = None;
+
+    fn poll_notice(&mut self) -> Option<Notice> {
+        None
+    }
+
+    fn parties(&self) -> Parties {
+        Parties { initiator: Some("client".to_owned()), target: Some(self.served.name.to_string()) }
+    }
+
+    fn uses(&self, served: ServedId) -> bool {
+        self.served.id == served
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        false
+    }
+
+    fn reports_changes(&self) -> bool {
+        false
+    }
+}
+
 /// The driver's words for such a connection.
 pub(super) struct FileServer;
 
 impl Role for FileServer {
     type Kind = FileKind;
     type Connection = FileConnection;
-
-    const CARRIER: Option<&'static str> = None;
 
     fn input(inbound: Inbound<FileKind>) -> Option<Input> {
         Some(match inbound {
@@ -161,31 +186,11 @@ impl Role for FileServer {
         })
     }
 
-    fn notice(_: &mut FileConnection) -> Option<Notice> {
-        None
-    }
-
-    fn parties(connection: &FileConnection) -> (Option<String>, Option<String>) {
-        (Some("client".to_owned()), Some(connection.served.name.to_string()))
-    }
-
-    fn uses(connection: &FileConnection, served: ServedId) -> bool {
-        connection.served.id == served
-    }
-
-    fn is_withdrawn(_: &FileConnection) -> bool {
-        false
-    }
-
-    fn reports_changes(_: &FileConnection) -> bool {
-        false
-    }
-
-    fn act((served, action): (ServedId, Action), context: &mut DriverContext<FileKind>) {
+    fn act(action: Action, context: &mut DriverContext<FileKind>) {
         match action {
-            Action::Submit { epoch, request } => context.submit(Submission { served, epoch, request }),
-            Action::Cancel(tag) => context.cancel(served, tag),
-            Action::Freeze(tag) => {
+            Action::Submit(submission) => context.submit(submission),
+            Action::Cancel { served, tag } => context.cancel(served, tag),
+            Action::Freeze { served, tag } => {
                 let served = vec![served];
                 let call = ResetCall { from: context.member, tag, served, cause: Cause::Unconcerned };
                 context.hub.post_owner(Message::Reset(call));

@@ -18,7 +18,6 @@ use self::server::{Listing, Server};
 use crate::catalogue::{ControlEvent, Generation, ProposalError, ServedVolume};
 use crate::kind::ServedId;
 use crate::message::{Cause, Inbound, Member, Message, ResetCall};
-use crate::queues::Submission;
 
 const SECOND: Duration = Duration::from_secs(1);
 const DOCS: ServedId = ServedId::new(0, 0);
@@ -222,7 +221,8 @@ fn two_kinds_share_cores_and_slots_and_neither_waits_for_the_other() {
     let accepted = "127.0.0.1:3260".parse().unwrap();
     let slot = hub.join(host::EndpointId(77), accepted, host::ListenerId(1));
     let request = Request { tag: Tag(5), operation: Operation::Flush };
-    hub.submit(server.now, slot, Submission { served: DISK, epoch: volume::Epoch(0), request }).unwrap();
+    hub.submit(server.now, slot, volume::Submission { volume: DISK, epoch: volume::Epoch(0), request })
+        .unwrap();
     assert_eq!(server.say(client, "1 freeze"), "1 done", "the volume's request is not waited for");
     let from = Member { core: 1, endpoint: host::EndpointId(0) };
     let reset = ResetCall { from, tag: 2, served: vec![DISK], cause: Cause::Unconcerned };

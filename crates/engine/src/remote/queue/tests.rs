@@ -42,13 +42,13 @@ impl Route for Scripted {
 }
 
 impl Attempt for Scripted {
-    fn poll(&mut self) -> Option<Result<(Rc<Link>, Facts), NotConnected>> {
+    fn poll(&mut self) -> Option<Result<Connected, NotConnected>> {
         let mut script = self.0.borrow_mut();
         let facts = script.next.take()?;
         let link = Link::new(Waker::noop().clone());
         link.ready();
         script.links.push(Rc::clone(&link));
-        Some(Ok((link, facts)))
+        Some(Ok(Connected { link, facts }))
     }
 
     fn give_up(&mut self) {}

@@ -1,11 +1,10 @@
 //! Both roles over a queue pair, as their drivers know them: connections like those over a byte stream.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::Arc;
 
 use buf::Pool;
-use protocol::{CloseReason, Connection, Ended, Entropy, Instant, Notice, Placement, Transmit};
+use protocol::{CloseReason, Connection, Ended, Entropy, Instant, Notice, Parties, Placement, Transmit};
 use verbs::ConnectedQueuePair;
 use volume::VolumeId;
 
@@ -41,7 +40,7 @@ impl<Q: ConnectedQueuePair> TargetConnection<Q> {
     }
 
     /// See [`Target::parties`].
-    pub fn parties(&self) -> (Option<String>, Option<String>) {
+    pub fn parties(&self) -> Parties {
         self.0.upper().parties()
     }
 

@@ -17,7 +17,7 @@ use crate::datamover::{
 };
 use crate::keys::{Parameters, SessionType, Tuning};
 use crate::pdu::{
-    BasicHeaderSegment, Bhs, DataIn, DataRange, Opcode, R2t, RESERVED_TAG, ScsiCommand, TaskTags,
+    BasicHeaderSegment, Bhs, DataIn, DataRange, DataStatus, Opcode, R2t, RESERVED_TAG, ScsiCommand, TaskTags,
     stamp_length,
 };
 use crate::sequence::{CmdSn, StatSn};
@@ -296,7 +296,7 @@ fn begin_large<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, header: &
 
 #[inline]
 fn end_with_status<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, task: TaskHandle, data: &DataIn) {
-    if let Some((status, residual)) = data.status() {
+    if let Some(DataStatus { status, residual }) = data.status() {
         upper.status_notify(task, status, residual);
     }
 }

@@ -4,11 +4,10 @@
 //! each driver.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::Arc;
 
 use buf::Pool;
-use protocol::{CloseReason, Connection, Ended, Entropy, Instant, Notice, Placement, Transmit};
+use protocol::{CloseReason, Connection, Ended, Entropy, Instant, Notice, Parties, Placement, Transmit};
 use volume::VolumeId;
 
 use super::connection::TcpConnection;
@@ -44,7 +43,7 @@ impl TargetConnection {
     }
 
     /// See [`Target::parties`].
-    pub fn parties(&self) -> (Option<String>, Option<String>) {
+    pub fn parties(&self) -> Parties {
         self.0.upper().parties()
     }
 

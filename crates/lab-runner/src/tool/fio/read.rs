@@ -10,7 +10,7 @@ use super::super::raw;
 use super::super::settings::Settings;
 use super::output::{Distribution, Job, Output, Side};
 use super::{LOG_MILLIS, LOG_SECTION, OUTPUT, command, log};
-use lab_model::result::{Direction, Interval, Latency, Load};
+use lab_model::result::{Bucket, Direction, Interval, Latency, Load};
 
 /// Reads the report and the logs.
 pub(in crate::tool) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
@@ -81,7 +81,7 @@ fn latency(from: &Distribution) -> Latency {
         deviation: from.stddev,
         max: from.max,
         percentiles: percentiles.collect(),
-        histogram: from.bins.iter().map(|(value, count)| (*value, *count)).collect(),
+        histogram: from.bins.iter().map(|(bound, count)| Bucket { bound: *bound, count: *count }).collect(),
     }
 }
 

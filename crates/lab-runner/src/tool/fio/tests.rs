@@ -23,9 +23,9 @@ fn same_latency(raw: &Value, place: &str, latency: &Latency) {
     assert_eq!(latency.percentiles.len(), 5);
     let bins = raw.pointer(&format!("{place}/bins")).and_then(Value::as_object).unwrap();
     assert_eq!(latency.histogram.len(), bins.len());
-    assert!(latency.histogram.is_sorted_by(|one, next| one.0 < next.0));
-    for (value, count) in &latency.histogram {
-        assert_eq!(bins[&value.to_string()].as_u64(), Some(*count));
+    assert!(latency.histogram.is_sorted_by(|one, next| one.bound < next.bound));
+    for bucket in &latency.histogram {
+        assert_eq!(bins[&bucket.bound.to_string()].as_u64(), Some(bucket.count));
     }
 }
 

@@ -19,7 +19,7 @@ impl<T: FabricTransport> HostQueue<T> {
     /// Sends a change of the namespace's reservations.
     pub(super) fn start_reserve(&mut self, now: Instant, tag: Tag, change: &Command) {
         let Some(nsid) = self.remote().map(|remote| remote.nsid) else { return };
-        let (entry, data) = reservation::encode(nsid, change);
+        let reservation::ReservationCommand { entry, data } = reservation::encode(nsid, change);
         self.send_with_data(now, entry, NewData { tag, data: BufList::from(SharedBuf::from(data)) });
     }
 

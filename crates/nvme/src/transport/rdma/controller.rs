@@ -5,12 +5,11 @@
 //! answered. A command that is withheld keeps its receive.
 
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use buf::{Buf, Pool};
-use protocol::{CloseReason, Ended, Instant, Notice, Placement, Transmit};
+use protocol::{CloseReason, Ended, Instant, Notice, Parties, Placement, Transmit};
 use verbs::{
     ConnectedQueuePair, QueuePairState, SetupAnswer, SetupEvent, WorkCompletion, WorkDone, WorkMemory,
     WorkRequest,
@@ -89,7 +88,7 @@ impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
     }
 
     /// The host, and the subsystem that it asked for, as far as they are known.
-    pub fn parties(&self) -> (Option<String>, Option<String>) {
+    pub fn parties(&self) -> Parties {
         self.queue.parties()
     }
 

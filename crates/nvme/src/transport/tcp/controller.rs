@@ -2,11 +2,10 @@
 //!
 //! Before anything else ICReq and ICResp are exchanged. A violation at any time queues a termination request and closes.
 
-use alloc::string::String;
 use alloc::sync::Arc;
 
 use buf::Pool;
-use protocol::{CloseReason, Ended, Instant, Notice, Placement, Transmit};
+use protocol::{CloseReason, Ended, Instant, Notice, Parties, Placement, Transmit};
 use volume::VolumeId;
 use zerocopy::FromBytes;
 
@@ -37,7 +36,7 @@ impl ControllerConnection {
     }
 
     /// The host, and the subsystem that it asked for, as far as they are known.
-    pub fn parties(&self) -> (Option<String>, Option<String>) {
+    pub fn parties(&self) -> Parties {
         self.queue.parties()
     }
 

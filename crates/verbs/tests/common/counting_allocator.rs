@@ -1,4 +1,4 @@
-//! An allocator that counts the calling thread's allocations.
+//! An allocator that counts the calling thread's allocations, for the tests of every provider.
 #![expect(unsafe_code, reason = "a counting allocator is one")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
