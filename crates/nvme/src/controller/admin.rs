@@ -7,10 +7,12 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::Instant;
+use volume::reservation::Notice;
 use volume::{Features, Geometry, VolumeId};
 
 use super::command::Plan;
 use super::feature_values::Values;
+use super::portal::Portal;
 use super::service::Service;
 use super::subsystem::{Namespace, NamespaceKey, Subsystem};
 use crate::VERSION;
@@ -154,6 +156,28 @@ impl Admin {
                 self.changed.add(nsid);
             }
             self.notify(Event::Namespaces);
+        }
+    }
+
+    /// Shows the discovery log page of this portal, and reports that it has changed if the host sees a difference.
+    pub(super) fn show_log(&mut self, portal: &Arc<Portal>) {
+        if let Service::Discovery(discovery) = &mut self.service
+            && discovery.replace(portal, &self.host.nqn)
+        {
+            self.notify(Event::Discovery);
+        }
+    }
+
+    /// Something happened to the host's registration on a volume.
+    pub(super) fn log_reservation(&mut self, volume: VolumeId, notice: Notice) {
+        let Some(subsystem) = self.subsystem() else { return };
+        let of_volume = subsystem.namespaces.iter().filter(|namespace| namespace.volume == volume);
+        let concerned: Vec<u32> = of_volume.map(|namespace| namespace.nsid).collect();
+        for nsid in concerned {
+            if !self.values.masks(nsid, notice) {
+                self.notifications.add(nsid, notice);
+                self.notify(Event::Reservation);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use buf::Buf;
 use protocol::Instant;
 use volume::VolumeId;
 
-use super::allocation::Asking;
+use super::allocation::QueryProgress;
 use super::command::{DataTransfer, Position};
 use crate::limits::{ABANDONED, FIRST_SLOTS};
 use crate::sqe::SubmissionQueueEntry;
@@ -32,7 +32,7 @@ pub(crate) enum Step {
     /// Requests are with a volume; Dataset Management has a list of ranges.
     Submitted { volume: VolumeId, ranges: Option<Buf>, position: Position },
     /// A volume is asked how blocks are allocated.
-    Query(Box<Asking>),
+    Query(Box<QueryProgress>),
     /// It waits: an Asynchronous Event Request, an Abort, or a Connect for its group.
     Held,
     /// It was aborted and is complete, but the host was asked for its data: what still comes is passed over.
@@ -40,11 +40,17 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// A request without further ones of its own is with this volume.
+    #[inline]
+    pub(crate) const fn submitted(volume: VolumeId, position: Position) -> Self {
+        Self::Submitted { volume, ranges: None, position }
+    }
+
     /// Which volume has its request.
     pub(crate) fn volume(&self) -> Option<VolumeId> {
         match self {
             Self::Submitted { volume, .. } => Some(*volume),
-            Self::Query(asking) => Some(asking.volume),
+            Self::Query(query) => Some(query.volume()),
             _ => None,
         }
     }

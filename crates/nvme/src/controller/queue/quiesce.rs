@@ -5,7 +5,7 @@
 
 use protocol::{CloseReason, Instant};
 
-use super::{ControllerQueue, State};
+use super::{ControllerQueue, QueueState};
 use crate::controller::Action;
 use crate::controller::command::CommandResult;
 use crate::controller::fabric_transport::FabricTransport;
@@ -34,8 +34,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Nobody hears of this queue's commands any more: they end soon.
     pub(super) fn end_all(&mut self, now: Instant) {
-        self.waiting.clear();
-        self.retry = None;
+        self.waiters.clear();
         self.end_commands(now, |_| true);
     }
 
@@ -63,7 +62,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// The I/O queues of this controller have ended.
     pub(super) fn handle_quiesced(&mut self) {
-        if let State::Admin(admin) = &mut self.state
+        if let QueueState::Admin(admin) = &mut self.state
             && admin.quiesced()
         {
             self.answer_quiesce();
