@@ -17,7 +17,7 @@ use crate::identify::{
     self, CSI_NVM, Identify, IdentifyController, IdentifyNamespace, NamespaceIds, NvmNamespace, SIZE, cns,
     read_descriptors,
 };
-use crate::limits::{DISCOVERY_CHUNK, DISCOVERY_ENTRIES, DISCOVERY_RETRIES, MAX_H2C_DATA};
+use crate::limits::{DISCOVERY_CHUNK, DISCOVERY_ENTRIES, DISCOVERY_RETRIES, HOST_TRANSFER};
 use crate::log::{
     ChangedNamespaces, DiscoveryEntry, DiscoveryHeader, GetLogPage, RawEntry, TransportType, lid,
 };
@@ -107,7 +107,7 @@ impl Setup {
             cntlid: 0,
             capabilities: Capabilities(0),
             ready_time: 1,
-            max_transfer: MAX_H2C_DATA,
+            max_transfer: HOST_TRANSFER,
             in_capsule: 0,
             oacs: 0,
             oncs: 0,
@@ -274,7 +274,7 @@ impl Setup {
             return Next::Fail(MALFORMED);
         };
         let limit = identify.max_transfer(self.capabilities.min_page()).unwrap_or(u32::MAX);
-        self.max_transfer = limit.min(MAX_H2C_DATA);
+        self.max_transfer = limit.min(HOST_TRANSFER);
         self.in_capsule = identify.in_capsule();
         self.oacs = identify.oacs.get();
         self.oncs = identify.oncs.get();

@@ -3,6 +3,7 @@
 mod circles;
 mod dependencies;
 mod engine;
+mod fabric_queues;
 mod headers;
 mod ignored;
 mod layers;
@@ -30,6 +31,7 @@ pub(super) const ALL: &[Rule] = &[
     purity::RULE,
     unsafety::RULE,
     protocol_names::RULE,
+    fabric_queues::RULE,
     engine::RULE,
     tuples::RULE,
     string_errors::RULE,

@@ -19,7 +19,7 @@ use super::private_data::{AcceptReply, ConnectRequest, RejectReply, RejectStatus
 use super::work::{QueuePairNeeds, Work};
 use crate::cqe::CompletionQueueEntry;
 use crate::host::{Action, CommandCapsule, Config, Failure, HostQueue, Input, Queue};
-use crate::limits::MAX_H2C_DATA;
+use crate::limits::HOST_TRANSFER;
 use crate::width::from_field;
 
 /// Bytes of a response capsule (§3.3.1).
@@ -81,7 +81,7 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
             sends: entries.saturating_mul(4),
             receives: entries,
             regions: entries,
-            longest: from_field(MAX_H2C_DATA),
+            longest: from_field(HOST_TRANSFER),
         }
     }
 
