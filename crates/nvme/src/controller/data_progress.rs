@@ -5,8 +5,9 @@ use core::time::Duration;
 
 use protocol::Instant;
 
+use super::command::ReceivedCommand;
 use crate::limits::{DATA_TIME, SCARCE_DATA_TIME, WATCH};
-use crate::sqe::SubmissionQueueEntry;
+use crate::sgl::DataPointer;
 
 /// Where a command's data comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +21,8 @@ pub(super) enum DataSource {
 impl DataSource {
     /// Where the data of this command comes from.
     #[inline]
-    pub(super) const fn of(entry: &SubmissionQueueEntry) -> Self {
-        if entry.dptr.is_in_capsule() { Self::Capsule } else { Self::Host }
+    pub(super) fn of(command: &ReceivedCommand) -> Self {
+        if command.pointer.is_some_and(DataPointer::is_in_capsule) { Self::Capsule } else { Self::Host }
     }
 }
 

@@ -38,6 +38,7 @@ mod subsystem;
 mod volume_states;
 mod withdrawn;
 
+pub use command::ReceivedCommand;
 pub use discovery_log::DiscoveryLog;
 pub use fabric_transport::{Backlog, FabricTransport, GetData, Response, Withdrawal};
 pub use portal::Portal;

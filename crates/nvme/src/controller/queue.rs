@@ -15,7 +15,7 @@ use volume::VolumeId;
 
 use super::abort_table::AbortTable;
 use super::association::Association;
-use super::command::{Plan, VolumeRef};
+use super::command::{Plan, ReceivedCommand, VolumeRef};
 use super::data_progress::DataProgress;
 use super::fabric_transport::FabricTransport;
 use super::memory_waiters::MemoryWaiters;
@@ -54,6 +54,8 @@ pub enum Admission {
     Receives {
         /// The command's slot.
         slot: u16,
+        /// Where the data begins behind the queue entry, in bytes.
+        offset: usize,
     },
     /// It waits where it is: it is to come again when [`ControllerQueue::takes_submissions`] says so.
     Withheld,
@@ -191,7 +193,8 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// ([`ControllerQueue::is_connecting`]).
     #[inline]
     pub fn handle_submission(&mut self, now: Instant, entry: SubmissionQueueEntry, data: usize) -> Admission {
-        let capsule = Capsule { data, sgls: T::SGLS };
+        let command = ReceivedCommand::new(entry);
+        let capsule = command.capsule(data, T::SGLS);
         let cid = entry.cid.get();
         let abort = self.aborts.take_unread(cid);
         let plan = if self.slots.is_outstanding(cid) {
@@ -211,7 +214,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
         // A completion says where the head is once its own command is consumed (NVMe Base §3.3.1.2.1, SQHD).
         let before = self.head;
         self.head.advance();
-        let admission = self.carry_out(now, entry, plan);
+        let admission = self.carry_out(now, command, plan);
         match self.state {
             _ if admission == Admission::Withheld => self.head = before,
             QueueState::Admin(_) => self.after_admin(),

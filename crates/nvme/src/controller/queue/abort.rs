@@ -11,9 +11,10 @@ use protocol::{Instant, NoticeKind};
 use volume::Tag;
 
 use super::{ControllerQueue, QueueState};
+use crate::abort::Abort;
 use crate::controller::Action;
 use crate::controller::abort_table::Ending;
-use crate::controller::command::CommandResult;
+use crate::controller::command::{CommandResult, ReceivedCommand};
 use crate::controller::data_progress::DataSource;
 use crate::controller::fabric_transport::{FabricTransport, Withdrawal};
 use crate::controller::slots::Step;
@@ -35,12 +36,13 @@ pub(super) enum Stopped {
 
 impl<T: FabricTransport> ControllerQueue<T> {
     /// Takes an Abort on the admin queue. Its slot is the mark by which the outcome is known.
-    pub(super) fn begin_abort(&mut self, now: Instant, entry: SubmissionQueueEntry) {
-        let Some(tag) = self.slots.begin(entry, Step::Held) else { return };
+    pub(super) fn begin_abort(&mut self, now: Instant, command: ReceivedCommand) {
+        let Some(tag) = self.slots.begin(command, Step::Held) else { return };
         let QueueState::Admin(admin) = &mut self.state else { return };
         admin.aborts = admin.aborts.saturating_add(1);
         self.notices.push(NoticeKind::Management, "Abort");
-        let [qid, cid] = [entry.dword(10), entry.dword(10) >> 16].map(|field| (field & 0xffff) as u16);
+        let Abort { sqid, cid, .. } = Abort::view(&command.entry);
+        let (qid, cid) = (sqid.get(), cid.get());
         if qid == 0 {
             self.abort(now, cid, tag);
         } else {
@@ -78,7 +80,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// Lets the commands that `affected` names end soon, for whatever they wait but an event or the group.
     pub(super) fn end_commands(&mut self, now: Instant, affected: impl Fn(&SubmissionQueueEntry) -> bool) {
         for index in self.slots.under_way() {
-            let ends = self.slots.get(index).is_some_and(|slot| affected(&slot.entry));
+            let ends = self.slots.get(index).is_some_and(|slot| affected(&slot.command.entry));
             if ends && !self.aborts.is_pending_for(index) {
                 self.end_command(now, index, Ending::Dropped);
             }
@@ -104,16 +106,16 @@ impl<T: FabricTransport> ControllerQueue<T> {
     pub(super) fn stop_transfer(&mut self, index: u16, status: Status) -> Stopped {
         let Some(slot) = self.slots.get(index) else { return Stopped::Owed };
         let Step::Data { received, length, .. } = slot.step else { return Stopped::Owed };
-        let source = DataSource::of(&slot.entry);
+        let source = DataSource::of(&slot.command);
         let ended = match self.transport.withdraw(index) {
             Withdrawal::Arriving => return Stopped::Arriving,
             Withdrawal::Unsent => self.slots.end(index),
             Withdrawal::Passing if received == length => self.slots.end(index),
             Withdrawal::Passing => self.slots.abandon(index),
         };
-        let Some(entry) = ended else { return Stopped::Owed };
+        let Some(command) = ended else { return Stopped::Owed };
         self.data.on_abandoned(source);
-        self.complete(&entry, CommandResult::of(status), None);
+        self.complete(&command, CommandResult::of(status), None);
         self.settle_aborts(index, status);
         Stopped::Ended
     }
@@ -168,7 +170,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     pub(super) fn finish_abort(&mut self, tag: u16, aborted: bool) {
         let QueueState::Admin(admin) = &mut self.state else { return };
         let held = |step: &Step| matches!(step, Step::Held);
-        if self.slots.get(tag).is_some_and(|slot| slot.entry.opcode == ABORT && held(&slot.step)) {
+        if self.slots.get(tag).is_some_and(|slot| slot.command.entry.opcode == ABORT && held(&slot.step)) {
             admin.aborts = admin.aborts.saturating_sub(1);
             self.finish(tag, CommandResult::success(u64::from(!aborted)), None);
         }

@@ -8,43 +8,44 @@ use volume::{Completion, Operation, Outcome, Request, Tag, VolumeId};
 
 use super::{Admission, ControllerQueue, Integrity, QueueState};
 use crate::controller::Action;
+use crate::controller::admin::ReportedEvent;
 use crate::controller::allocation::{NextQuery, Query, QueryProgress};
-use crate::controller::command::{CommandResult, Plan, Position, VolumeRef};
+use crate::controller::command::{CommandResult, Plan, Position, ReceivedCommand, VolumeRef};
 use crate::controller::data_progress::DataSource;
 use crate::controller::fabric_transport::{FabricTransport, Response};
 use crate::controller::slots::Step;
 use crate::cqe::CompletionQueueEntry;
 use crate::opcode::{CommandGroup, admin::GET_LBA_STATUS, nvm};
-use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 use crate::subsystem::{self, ControllerState};
 
 impl<T: FabricTransport> ControllerQueue<T> {
     /// Does what was decided about a command.
     #[inline]
-    pub(super) fn carry_out(&mut self, now: Instant, entry: SubmissionQueueEntry, plan: Plan) -> Admission {
+    pub(super) fn carry_out(&mut self, now: Instant, command: ReceivedCommand, plan: Plan) -> Admission {
         match plan {
-            Plan::Finish(result) => self.complete(&entry, result, None),
-            Plan::Respond(bytes) => self.complete(&entry, CommandResult::SUCCESS, Some(bytes.into())),
+            Plan::Finish(result) => self.complete(&command, result, None),
+            Plan::Respond(bytes) => self.complete(&command, CommandResult::SUCCESS, Some(bytes.into())),
             Plan::Receive { length, in_capsule: true, transfer } => {
-                return self.receive_capsule(entry, length, transfer);
+                return self.receive_capsule(command, length, transfer);
             }
-            Plan::Read(read) if self.waiters.is_empty() && self.begin_read(&entry, &read) => {}
-            plan @ (Plan::Read(_) | Plan::Receive { .. }) => self.begin_with_memory(now, entry, &plan),
+            Plan::Read(read) if self.waiters.is_empty() && self.begin_read(&command, &read) => {}
+            plan @ (Plan::Read(_) | Plan::Receive { .. }) => self.begin_with_memory(now, command, &plan),
             Plan::Submit { volume_ref, operation } => {
-                let slot = self.slots.begin(entry, Step::submitted(volume_ref.volume, Position::AFTER_FIRST));
+                let slot =
+                    self.slots.begin(command, Step::submitted(volume_ref.volume, Position::AFTER_FIRST));
                 self.submit(slot, volume_ref, operation);
             }
             Plan::Hold => {
-                let slot = self.slots.begin(entry, Step::Held);
+                let slot = self.slots.begin(command, Step::Held);
                 if let (QueueState::Admin(admin), Some(slot)) = (&mut self.state, slot) {
                     admin.hold(slot);
                 }
             }
-            Plan::Query(query) => self.begin_query(entry, &query),
-            Plan::Abort => self.begin_abort(now, entry),
-            Plan::Disconnect => self.begin_disconnect(now, entry),
-            Plan::Quiesce => self.begin_quiesce(now, entry),
+            Plan::Query(query) => self.begin_query(command, &query),
+            Plan::Abort => self.begin_abort(now, command),
+            Plan::Disconnect => self.begin_disconnect(now, command),
+            Plan::Quiesce => self.begin_quiesce(now, command),
         }
         Admission::Taken
     }
@@ -69,8 +70,8 @@ impl<T: FabricTransport> ControllerQueue<T> {
         }
         let (damaged, transfer) = (*damaged, *transfer);
         let Some(data) = buf.take() else { return };
-        let entry = slot.entry;
-        self.data.on_whole(DataSource::of(&entry));
+        let entry = slot.command.entry;
+        self.data.on_whole(DataSource::of(&slot.command));
         if damaged {
             self.notices.push(NoticeKind::Reject, T::DAMAGED);
             return self.finish(index, CommandResult::of(Status::TRANSIENT_TRANSPORT), None);
@@ -98,7 +99,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// The next request of a command that needs several, or its end.
     fn next_step(&mut self, index: u16) {
         let (Some(slot), QueueState::Io(namespaces)) = (self.slots.get(index), &self.state) else { return };
-        let entry = slot.entry;
+        let entry = slot.command.entry;
         let Step::Submitted { volume, ranges, position } = &mut slot.step else { return };
         let step = if let Some(ranges) = ranges {
             namespaces.next_discard(&entry, ranges, *position).map(|found| {
@@ -133,15 +134,15 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Ends a slot's command.
     pub(super) fn finish(&mut self, slot: u16, result: CommandResult, data: Option<BufList>) {
-        if let Some(entry) = self.slots.end(slot) {
-            self.complete(&entry, result, data);
+        if let Some(command) = self.slots.end(slot) {
+            self.complete(&command, result, data);
             self.settle_aborts(slot, result.status);
         }
     }
 
     pub(super) fn complete(
         &mut self,
-        command: &SubmissionQueueEntry,
+        command: &ReceivedCommand,
         result: CommandResult,
         data: Option<BufList>,
     ) {
@@ -150,7 +151,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
             self.notices.push(NoticeKind::Conflict, "Reservation Conflict");
         }
         let completion =
-            CompletionQueueEntry::new(command.cid.get(), self.head.report(), status).with_result(value);
+            CompletionQueueEntry::new(command.entry.cid.get(), self.head.report(), status).with_result(value);
         if self.close.is_none() {
             let sq_flow_off = self.head.is_flow_off();
             self.transport.send_response(Response { command, completion, data, sq_flow_off });
@@ -165,14 +166,14 @@ impl<T: FabricTransport> ControllerQueue<T> {
             Ok(Outcome::Data(data)) => self.finish(index, CommandResult::SUCCESS, Some(data)),
             Ok(Outcome::Allocation(run)) => self.handle_allocation(index, run),
             Err(volume::Failure { kind, .. }) => {
-                let group = match slot.entry.opcode {
+                let group = match slot.command.entry.opcode {
                     nvm::READ | GET_LBA_STATUS => CommandGroup::Read,
                     _ => CommandGroup::Write,
                 };
                 let status = self.aborts.judge(index, Status::from_volume(kind, group));
                 self.finish(index, CommandResult::of(status), None);
             }
-            Ok(_) if matches!(slot.entry.opcode, nvm::FLUSH | nvm::DATASET_MANAGEMENT) => {
+            Ok(_) if matches!(slot.command.entry.opcode, nvm::FLUSH | nvm::DATASET_MANAGEMENT) => {
                 self.next_step(index);
             }
             Ok(_) => self.finish(index, CommandResult::SUCCESS, None),
@@ -184,7 +185,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
         let Ok(index) = u16::try_from(request.tag.0) else { return };
         let Some(slot) = self.slots.get(index) else { return };
         let Some(volume) = slot.step.volume() else { return };
-        let entry = slot.entry;
+        let entry = slot.command.entry;
         // A volume that is withdrawn refuses every request: a connection that ends with it would make this one again for ever.
         if self.aborts.is_pending_for(index) || self.close.is_some() {
             return self.finish_aborted(index);
@@ -200,15 +201,15 @@ impl<T: FabricTransport> ControllerQueue<T> {
     }
 
     /// Takes a Get LBA Status. The answer's memory is the pool's; without any, the host is to try again.
-    fn begin_query(&mut self, entry: SubmissionQueueEntry, query: &Query) {
+    fn begin_query(&mut self, command: ReceivedCommand, query: &Query) {
         let volume_ref = match self.judge_query(query.volume) {
             Ok(volume_ref) => volume_ref,
-            Err(status) => return self.complete(&entry, CommandResult::of(status), None),
+            Err(status) => return self.complete(&command, CommandResult::of(status), None),
         };
         let Some(answer) = self.memory.take(query.length) else {
-            return self.complete(&entry, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
+            return self.complete(&command, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
         };
-        let slot = self.slots.begin(entry, Step::Query(Box::new(QueryProgress::new(query, answer))));
+        let slot = self.slots.begin(command, Step::Query(Box::new(QueryProgress::new(query, answer))));
         self.submit(slot, volume_ref, Operation::QueryAllocation { extent: query.extent });
     }
 
@@ -248,8 +249,8 @@ impl<T: FabricTransport> ControllerQueue<T> {
                     self.notices.push(NoticeKind::Management, "controller reset or shutdown");
                 }
                 self.actions.push_back(Action::Group(request));
-            } else if let Some((slot, result)) = admin.poll_event() {
-                self.finish(slot, CommandResult::success(result), None);
+            } else if let Some(ReportedEvent { slot, event }) = admin.poll_event() {
+                self.finish(slot, CommandResult::success(event.result().dword().into()), None);
             } else {
                 return;
             }

@@ -22,7 +22,7 @@ use crate::subsystem::{ConnectError, Reply};
 impl<T: FabricTransport> ControllerQueue<T> {
     /// A Connect with its data.
     pub(super) fn handle_connect(&mut self, now: Instant, slot: u16, data: &[u8]) {
-        let Some(entry) = self.slots.get(slot).map(|slot| slot.entry) else { return };
+        let Some(entry) = self.slots.get(slot).map(|slot| slot.command.entry) else { return };
         match self.check_connect(&Connect::view(&entry), data) {
             Ok(Membership { joining, request }) => {
                 if let Some(slot) = self.slots.get(slot) {

@@ -14,7 +14,7 @@ use volume::Operation;
 
 use super::abort::Stopped;
 use super::{Admission, ControllerQueue, Transfer};
-use crate::controller::command::{CommandResult, DataTransfer, Plan, Position, Read};
+use crate::controller::command::{CommandResult, DataTransfer, Plan, Position, Read, ReceivedCommand};
 use crate::controller::data_progress::{DataSource, Demand};
 use crate::controller::fabric_transport::{FabricTransport, GetData};
 use crate::controller::memory_waiters::Candidate;
@@ -76,38 +76,42 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// Takes a command with its data; it is withheld until there is memory for that.
     pub(super) fn receive_capsule(
         &mut self,
-        entry: SubmissionQueueEntry,
+        command: ReceivedCommand,
         length: usize,
         transfer: Option<DataTransfer>,
     ) -> Admission {
         let returns = self.memory.returns();
         let Some(buf) = self.memory.take(length) else {
-            self.gate.on_no_memory(entry.cid.get(), returns);
+            self.gate.on_no_memory(command.entry.cid.get(), returns);
             if self.gate.withholds(self.now, self.patience()) {
                 return Admission::Withheld;
             }
-            self.complete(&entry, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
+            self.complete(&command, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
             return Admission::Taken;
         };
         self.gate.on_memory();
         let step =
             Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard: self.now, transfer };
-        let Some(slot) = self.slots.begin(entry, step) else { return Admission::Taken };
+        let Some(slot) = self.slots.begin(command, step) else { return Admission::Taken };
         self.data.on_expected(self.now, DataSource::Capsule);
-        Admission::Receives { slot }
+        let offset = match command.pointer {
+            Some(DataPointer::InCapsule { offset, .. }) => offset,
+            _ => 0,
+        };
+        Admission::Receives { slot, offset }
     }
 
     /// Begins a read for which no command waits, if there is memory for its data.
-    pub(super) fn begin_read(&mut self, entry: &SubmissionQueueEntry, read: &Read) -> bool {
+    pub(super) fn begin_read(&mut self, command: &ReceivedCommand, read: &Read) -> bool {
         let Some(into) = self.memory.take(read.length) else { return false };
-        let slot = self.slots.begin(*entry, Step::submitted(read.volume_ref.volume, Position::START));
+        let slot = self.slots.begin(*command, Step::submitted(read.volume_ref.volume, Position::START));
         self.submit(slot, read.volume_ref, Operation::Read { extent: read.extent, into });
         true
     }
 
     /// Begins a new command with memory for its data, or lets it wait for that. What is little need not wait behind what is long.
-    pub(super) fn begin_with_memory(&mut self, now: Instant, entry: SubmissionQueueEntry, plan: &Plan) {
-        let Some(slot) = self.slots.begin(entry, Step::Waiting) else { return };
+    pub(super) fn begin_with_memory(&mut self, now: Instant, command: ReceivedCommand, plan: &Plan) {
+        let Some(slot) = self.slots.begin(command, Step::Waiting) else { return };
         let take = if self.waiters.is_empty() { QueueMemory::take } else { QueueMemory::take_of_floor };
         if !self.go_on_with_memory(slot, plan, take) {
             self.waiters.on_starved(now, slot);
@@ -138,7 +142,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
                 slot.step =
                     Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
                 self.data.on_expected(heard, DataSource::Host);
-                self.transport.get_data(GetData { slot: index, command: &slot.entry, length });
+                self.transport.get_data(GetData { slot: index, command: &slot.command, length });
             }
             _ => {}
         }
@@ -175,8 +179,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Whether a command's data may fit. What is longer need not be decided about again.
     fn fits(&mut self, slot: u16, bytes: usize) -> bool {
-        let capsule = Capsule { data: 0, sgls: T::SGLS };
-        let length = |slot: &Slot| slot.entry.data_pointer(capsule).map_or(0, DataPointer::length);
+        let length = |slot: &Slot| slot.command.pointer.map_or(0, DataPointer::length);
         self.slots.get(slot).is_none_or(|slot| length(slot) <= bytes)
     }
 
@@ -187,8 +190,8 @@ impl<T: FabricTransport> ControllerQueue<T> {
         index: u16,
         take: impl Fn(&mut QueueMemory, usize) -> Option<Buf>,
     ) -> bool {
-        let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return true };
-        match self.decide(now, &entry, Capsule { data: 0, sgls: T::SGLS }) {
+        let Some(command) = self.slots.get(index).map(|slot| slot.command) else { return true };
+        match self.decide(now, &command.entry, command.capsule(0, T::SGLS)) {
             Plan::Finish(result) => {
                 self.finish(index, result, None);
                 true
@@ -253,7 +256,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
             Step::Abandoned { received, length } => (received, length, true),
             _ => return None,
         };
-        Some(Transfer { cid: slot.entry.cid.get(), received, length, abandoned })
+        Some(Transfer { cid: slot.command.entry.cid.get(), received, length, abandoned })
     }
 
     /// Lends the memory for the data of a slot's command to the transport.

@@ -7,12 +7,11 @@ use protocol::{CloseReason, Instant};
 
 use super::{ControllerQueue, QueueState};
 use crate::controller::Action;
-use crate::controller::command::CommandResult;
+use crate::controller::command::{CommandResult, ReceivedCommand};
 use crate::controller::fabric_transport::FabricTransport;
 use crate::controller::quiesce::Waiter;
 use crate::controller::slots::Step;
 use crate::limits::QUIESCE_TIME;
-use crate::sqe::SubmissionQueueEntry;
 use crate::subsystem::Request;
 
 impl<T: FabricTransport> ControllerQueue<T> {
@@ -25,8 +24,8 @@ impl<T: FabricTransport> ControllerQueue<T> {
     }
 
     /// Takes a Disconnect.
-    pub(super) fn begin_disconnect(&mut self, now: Instant, entry: SubmissionQueueEntry) {
-        let Some(slot) = self.slots.begin(entry, Step::Held) else { return };
+    pub(super) fn begin_disconnect(&mut self, now: Instant, command: ReceivedCommand) {
+        let Some(slot) = self.slots.begin(command, Step::Held) else { return };
         self.quiesce.begin(Waiter::Disconnect { slot });
         self.end_commands(now, |_| true);
         self.check_quiesced();
@@ -55,8 +54,8 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Takes the Property Set that disables the controller or shuts it down: it is answered when that is so, as hosts that do not look
     /// at CSTS take it.
-    pub(super) fn begin_quiesce(&mut self, now: Instant, entry: SubmissionQueueEntry) {
-        let Some(slot) = self.slots.begin(entry, Step::Held) else { return };
+    pub(super) fn begin_quiesce(&mut self, now: Instant, command: ReceivedCommand) {
+        let Some(slot) = self.slots.begin(command, Step::Held) else { return };
         self.quiesce.hold(slot, now + QUIESCE_TIME);
     }
 

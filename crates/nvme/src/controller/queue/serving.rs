@@ -110,7 +110,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
         let mut concerned = Vec::new();
         for index in self.slots.under_way() {
             let Some(slot) = self.slots.get(index) else { continue };
-            let (nsid, volume) = (slot.entry.nsid.get(), slot.step.volume());
+            let (nsid, volume) = (slot.command.entry.nsid.get(), slot.step.volume());
             let ending = if gone.iter().any(|key| key.nsid == nsid) {
                 Ending::Withdrawn
             } else if nsid == ALL_NAMESPACES && gone.iter().any(|key| Some(key.volume) == volume) {
@@ -135,7 +135,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     pub(super) fn reserve(&mut self, index: u16, data: &[u8]) {
         let Some(registrant) = self.association.registrant() else { return };
         let (Some(slot), QueueState::Io(namespaces)) = (self.slots.get(index), &self.state) else { return };
-        let entry = slot.entry;
+        let entry = slot.command.entry;
         let identified = self.association.is_identified();
         let asked = namespaces.find(entry.nsid.get()).and_then(|namespace| {
             let command = reservation::command(&entry, data)?;
@@ -156,7 +156,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     pub(super) fn handle_reserved(&mut self, tag: u32, result: Result<(), Refused>) {
         let Ok(index) = u16::try_from(tag) else { return };
         let Some(slot) = self.slots.get(index) else { return };
-        if matches!(slot.step, Step::Held) && reservation::changes(slot.entry.opcode) {
+        if matches!(slot.step, Step::Held) && reservation::changes(slot.command.entry.opcode) {
             let status = result.map_or_else(reservation::refusal, |()| Status::SUCCESS);
             self.finish(index, CommandResult::of(status), None);
         }
@@ -200,11 +200,11 @@ impl<T: FabricTransport> ControllerQueue<T> {
 fn renumber(slots: &mut Slots, namespaces: &Namespaces) {
     for index in slots.indices() {
         let Some(slot) = slots.get(index) else { continue };
-        let nsid = slot.entry.nsid.get();
+        let nsid = slot.command.entry.nsid.get();
         match &mut slot.step {
             Step::Data { transfer: Some(transfer), .. } => transfer.namespace = namespaces.position(nsid),
             Step::Submitted { volume, position, .. }
-                if slot.entry.opcode == nvm::FLUSH && nsid == ALL_NAMESPACES =>
+                if slot.command.entry.opcode == nvm::FLUSH && nsid == ALL_NAMESPACES =>
             {
                 position.next = namespaces.flushed_with(*volume);
             }

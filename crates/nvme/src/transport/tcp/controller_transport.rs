@@ -63,7 +63,11 @@ impl FabricTransport for ControllerTransport {
     #[inline]
     fn get_data(&mut self, get: GetData<'_>) {
         let GetData { slot: ttag, command, length } = get;
-        self.outgoing.push_back(Outgoing::R2t { cid: command.cid.get(), ttag, length: to_field(length) });
+        self.outgoing.push_back(Outgoing::R2t {
+            cid: command.entry.cid.get(),
+            ttag,
+            length: to_field(length),
+        });
     }
 
     /// An R2T that was sent is served (NVMe TCP Transport §3.3.2.2): its data is passed over.
