@@ -100,6 +100,24 @@ struct Descriptor {
 
 const _: () = assert!(size_of::<Descriptor>() == 16);
 
+/// Whether an answer tells all (CMPC).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CompletionCondition {
+    /// All that was asked about has been looked at, and is in the answer.
+    Complete,
+    /// There may be more.
+    Incomplete,
+}
+
+impl CompletionCondition {
+    const fn to_wire(self) -> u8 {
+        match self {
+            Self::Complete => COMPLETE,
+            Self::Incomplete => INCOMPLETE,
+        }
+    }
+}
+
 /// An answer that is being written. What is not told yet lies in `open`.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
@@ -142,13 +160,13 @@ impl Ranges {
         true
     }
 
-    /// Ends the answer; `whole` when everything that was asked about has been looked at.
-    pub(crate) fn finish(mut self, whole: bool, memory: &mut [u8]) {
+    /// Ends the answer, which is complete when everything that was asked about has been looked at.
+    pub(crate) fn finish(mut self, condition: CompletionCondition, memory: &mut [u8]) {
         let open = self.open.take();
         let told = open.is_none_or(|open| self.put(open, memory));
         let header = Header {
             nlsd: U32::new(to_field(self.count)),
-            cmpc: if whole && told { COMPLETE } else { INCOMPLETE },
+            cmpc: if told { condition.to_wire() } else { INCOMPLETE },
             reserved: [0; 3],
         };
         // A host that asks for less than a header gets that much of it.
@@ -207,7 +225,9 @@ mod tests {
     fn answer(ranges: &[(u64, u64)], whole: bool, room: usize) -> (Vec<u8>, bool) {
         let (mut memory, mut list) = (vec![0; room], Ranges::default());
         let fits = ranges.iter().all(|&(start, blocks)| list.add(Extent::new(start, blocks), &mut memory));
-        list.finish(whole && fits, &mut memory);
+        let condition =
+            if whole && fits { CompletionCondition::Complete } else { CompletionCondition::Incomplete };
+        list.finish(condition, &mut memory);
         (memory, fits)
     }
 

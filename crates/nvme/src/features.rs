@@ -1,5 +1,8 @@
 //! Get Features and Set Features (NVMe Base §5.1.11, §5.1.25).
 
+use volume::reservation::Notice;
+
+use crate::log::notification_kind;
 use crate::opcode::admin;
 use crate::sqe::SubmissionQueueEntry;
 
@@ -76,11 +79,63 @@ impl FeatureCommand {
     }
 }
 
-/// Capabilities of a feature that can be changed, but neither saved nor set for a namespace.
-pub const CHANGEABLE: u32 = 1 << 2;
+/// What can be done with a feature (NVMe Base §5.1.11, SEL 11b); none can be saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeatureCapabilities {
+    /// It can be changed.
+    pub changeable: bool,
+    /// Each namespace has it for itself.
+    pub namespace_specific: bool,
+}
 
-/// Capabilities of a feature that each namespace has for itself.
-pub const OF_NAMESPACE: u32 = 1 << 1;
+impl FeatureCapabilities {
+    const NAMESPACE_SPECIFIC: u32 = 1 << 1;
+    const CHANGEABLE: u32 = 1 << 2;
+
+    /// Of a feature that cannot be changed.
+    pub const FIXED: Self = Self { changeable: false, namespace_specific: false };
+    /// Of a feature that the host may change.
+    pub const CONTROLLER: Self = Self { changeable: true, namespace_specific: false };
+
+    /// Dword 0 of the completion.
+    pub fn dword(self) -> u32 {
+        (u32::from(self.changeable) * Self::CHANGEABLE)
+            | (u32::from(self.namespace_specific) * Self::NAMESPACE_SPECIFIC)
+    }
+}
+
+/// Host Identifier (NVMe Base §5.1.25.1.28): how a Get Features asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostIdentifierFormat(pub u32);
+
+impl HostIdentifierFormat {
+    /// EXHID: the identifier has 128 bits.
+    pub const fn is_extended(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
+
+/// Power Management (NVMe Base §5.1.25.1.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PowerManagement(pub u32);
+
+impl PowerManagement {
+    /// PS: the power state.
+    pub const fn power_state(self) -> u8 {
+        self.0.to_le_bytes()[0] & 0x1f
+    }
+}
+
+/// Reservation Notification Mask (NVMe Base §5.1.25.1.31): what a host does not want to hear of a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReservationNotificationMask(pub u32);
+
+impl ReservationNotificationMask {
+    /// True when the host does not want to hear of this.
+    pub fn masks(self, notice: Notice) -> bool {
+        self.0.checked_shr(u32::from(notification_kind(notice))).unwrap_or(0) & 1 != 0
+    }
+}
 
 /// A Set Features command without data.
 pub fn set(fid: u8, value: u32) -> SubmissionQueueEntry {
@@ -131,6 +186,15 @@ mod tests {
         assert_eq!(queue_count(0x0003_0007), Some(4));
         assert_eq!(queue_count(0xffff_0000), None);
         assert_eq!((command_set_combination(0xffff_fe00), command_set_combination(0x1ff)), (0, 511));
+        let capabilities = FeatureCapabilities { changeable: true, namespace_specific: true };
+        assert_eq!([FeatureCapabilities::CONTROLLER.dword(), capabilities.dword()], [4, 6]);
+        assert!(HostIdentifierFormat(1).is_extended() && !HostIdentifierFormat(0xfffe).is_extended());
+        assert_eq!(PowerManagement(0xffff_ffe3).power_state(), 3);
+        let mask = ReservationNotificationMask(0b0100);
+        assert_eq!(
+            [Notice::Preempted, Notice::Released, Notice::Cleared].map(|notice| mask.masks(notice)),
+            [false, true, false]
+        );
         let rounded = [0, 1, 1000, 1001, u32::MAX].map(|kato| round_keep_alive(kato, 10));
         assert_eq!(rounded, [0, 1000, 1000, 2000, u32::MAX]);
     }

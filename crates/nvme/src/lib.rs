@@ -9,7 +9,7 @@
 //! | NVMe Base §4.1, §4.2 (queue entries), §4.3 (SGL) | [`sqe`], [`cqe`], [`sgl`] |
 //! | NVMe Base §3.1.4 (properties) | [`properties`] |
 //! | NVMe Base §6 (Fabrics commands) | [`fabrics`] |
-//! | NVMe Base §5 (admin commands: identify, log pages, features) | [`identify`], [`log`], [`features`], [`opcode`] |
+//! | NVMe Base §5 (admin commands: abort, events, identify, log pages, features) | [`abort`], [`async_event`], [`identify`], [`log`], [`features`], [`opcode`] |
 //! | NVM Command Set §3 (I/O commands), §4.2.1 (Get LBA Status) | [`nvm`], [`allocation`] |
 //! | NVMe Base §7.4 to §7.7, §8.1.22 (reservations) | [`reservation`] |
 //! | NVMe Base §4.2.3 (status) | [`status`] |
@@ -22,7 +22,9 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 extern crate alloc;
 
+pub mod abort;
 pub mod allocation;
+pub mod async_event;
 pub mod controller;
 pub mod cqe;
 pub mod fabrics;

@@ -64,6 +64,9 @@ pub const ADMIN_QUEUE: u16 = 128;
 /// Data that an H2CData PDU may carry, in bytes: large segments cost fewer headers and digests.
 pub const MAX_H2C_DATA: u32 = 1 << 20;
 
+/// Bytes that one command of a host's moves at most, whatever its controller takes: longer requests are split.
+pub const HOST_TRANSFER: u32 = 1 << 20;
+
 /// The least that a controller may report as MAXH2CDATA (NVMe TCP Transport §3.6.2.3), in bytes.
 pub const LEAST_H2C_DATA: u32 = 4096;
 
@@ -155,7 +158,7 @@ pub const ADMIN_TIME: Duration = Duration::from_mins(1);
 /// Linux' host waits.
 pub const COMMAND_TIME: Duration = Duration::from_secs(30);
 
-/// How long a host waits for its farewell to be answered.
+/// How long a host waits for its Disconnect or shutdown to be answered.
 pub const DISCONNECT_TIME: Duration = Duration::from_secs(2);
 
 /// How long a host waits between two looks at CSTS.

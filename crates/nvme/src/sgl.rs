@@ -66,6 +66,8 @@ pub struct Capsule {
     pub data: usize,
     /// What the queue entry may say of its data.
     pub sgls: SglSupport,
+    /// What it says; `None` when its descriptor is of no known kind.
+    pub pointer: Option<DataPointer>,
 }
 
 /// Memory of the host that a key opens.
@@ -81,7 +83,7 @@ pub struct KeyedBlock {
     pub invalidate: bool,
 }
 
-/// Where a command's data is, once its descriptor was found legal.
+/// Where a command's data is, as its descriptor says. Whether it may be there, [`check`](Self::check) says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataPointer {
     /// In the capsule, behind the queue entry.
@@ -115,6 +117,32 @@ impl DataPointer {
     pub const fn is_in_capsule(self) -> bool {
         matches!(self, Self::InCapsule { .. })
     }
+
+    /// The host's memory, if the data is there.
+    #[inline]
+    pub const fn keyed_block(self) -> Option<KeyedBlock> {
+        if let Self::Keyed(block) = self { Some(block) } else { None }
+    }
+
+    /// Whether the data may be there, given what the capsule carries, or the status that refuses it.
+    #[inline]
+    pub fn check(self, capsule: Capsule) -> Result<Self, Status> {
+        match self {
+            Self::InCapsule { offset, length } if capsule.sgls.offsets => {
+                let room = capsule.data.checked_sub(offset).ok_or(Status::SGL_OFFSET_INVALID.dnr())?;
+                if length > room { Err(Status::DATA_SGL_LENGTH_INVALID.dnr()) } else { Ok(self) }
+            }
+            Self::InCapsule { offset, .. } if offset != 0 => Err(Status::SGL_OFFSET_INVALID.dnr()),
+            Self::InCapsule { length, .. } if length != capsule.data => {
+                Err(Status::DATA_SGL_LENGTH_INVALID.dnr())
+            }
+            Self::InCapsule { .. } => Ok(self),
+            Self::Transport { .. } if !capsule.sgls.transport => Err(Status::SGL_TYPE_INVALID.dnr()),
+            Self::Keyed(_) if !capsule.sgls.keyed => Err(Status::SGL_TYPE_INVALID.dnr()),
+            Self::Transport { .. } | Self::Keyed(_) if capsule.data != 0 => Err(Status::INVALID_FIELD.dnr()),
+            Self::Transport { .. } | Self::Keyed(_) => Ok(self),
+        }
+    }
 }
 
 impl SglDescriptor {
@@ -147,14 +175,22 @@ impl SglDescriptor {
         Self { address: U64::ZERO, length: U32::new(length), reserved: [0; 3], identifier }
     }
 
-    /// True when it says that the data is in the capsule.
+    /// Where the data is; `None` for a descriptor of no known kind.
     #[inline]
-    pub(crate) const fn is_in_capsule(&self) -> bool {
-        self.identifier == DATA_BLOCK_OFFSET
+    pub fn data_pointer(&self) -> Option<DataPointer> {
+        let length = from_field(self.length.get());
+        match self.identifier {
+            DATA_BLOCK_OFFSET => {
+                Some(DataPointer::InCapsule { offset: wire::index(self.address.get()), length })
+            }
+            TRANSPORT_DATA_BLOCK => Some(DataPointer::Transport { length }),
+            _ => self.keyed_block().map(DataPointer::Keyed),
+        }
     }
 
     /// The memory that it names, if it is a keyed one.
-    pub fn keyed_block(&self) -> Option<KeyedBlock> {
+    #[cold]
+    fn keyed_block(&self) -> Option<KeyedBlock> {
         let invalidate = match self.identifier {
             KEYED_DATA_BLOCK => false,
             KEYED_DATA_BLOCK_INVALIDATE => true,
@@ -164,44 +200,6 @@ impl SglDescriptor {
         let [low, middle, high] = keyed.length;
         let length = from_field(u32::from_le_bytes([low, middle, high, 0]));
         Some(KeyedBlock { address: keyed.address.get(), key: keyed.key.get(), length, invalidate })
-    }
-
-    /// Where the data is, given what the capsule carries, or the status that refuses it.
-    #[inline]
-    pub fn decode(&self, capsule: Capsule) -> Result<DataPointer, Status> {
-        let length = from_field(self.length.get());
-        match self.identifier {
-            DATA_BLOCK_OFFSET if capsule.sgls.offsets => self.decode_offset(capsule.data),
-            DATA_BLOCK_OFFSET if self.address.get() != 0 => Err(Status::SGL_OFFSET_INVALID.dnr()),
-            DATA_BLOCK_OFFSET if length != capsule.data => Err(Status::DATA_SGL_LENGTH_INVALID.dnr()),
-            DATA_BLOCK_OFFSET => Ok(DataPointer::InCapsule { offset: 0, length }),
-            TRANSPORT_DATA_BLOCK if !capsule.sgls.transport => Err(Status::SGL_TYPE_INVALID.dnr()),
-            TRANSPORT_DATA_BLOCK if capsule.data != 0 => Err(Status::INVALID_FIELD.dnr()),
-            TRANSPORT_DATA_BLOCK => Ok(DataPointer::Transport { length }),
-            _ => self.decode_keyed(capsule),
-        }
-    }
-
-    /// Data anywhere in the capsule.
-    fn decode_offset(&self, in_capsule: usize) -> Result<DataPointer, Status> {
-        let length = from_field(self.length.get());
-        let offset = wire::index(self.address.get());
-        let room = in_capsule.checked_sub(offset).ok_or(Status::SGL_OFFSET_INVALID.dnr())?;
-        if length > room {
-            return Err(Status::DATA_SGL_LENGTH_INVALID.dnr());
-        }
-        Ok(DataPointer::InCapsule { offset, length })
-    }
-
-    /// Data in the host's memory, where the transport can reach that.
-    #[cold]
-    fn decode_keyed(&self, capsule: Capsule) -> Result<DataPointer, Status> {
-        let block = self.keyed_block().filter(|_| capsule.sgls.keyed);
-        let block = block.ok_or(Status::SGL_TYPE_INVALID.dnr())?;
-        if capsule.data != 0 {
-            return Err(Status::INVALID_FIELD.dnr());
-        }
-        Ok(DataPointer::Keyed(block))
     }
 }
 
@@ -217,22 +215,27 @@ pub(crate) mod tests {
         SglSupport { transport: false, keyed: true, offsets: true, in_capsule: u32::MAX };
 
     fn moving(data: usize) -> Capsule {
-        Capsule { data, sgls: MOVING }
+        Capsule { data, sgls: MOVING, pointer: None }
     }
 
     fn remote(data: usize) -> Capsule {
-        Capsule { data, sgls: REMOTE }
+        Capsule { data, sgls: REMOTE, pointer: None }
+    }
+
+    /// Where a descriptor says that the data of this capsule is.
+    fn decode(descriptor: SglDescriptor, capsule: Capsule) -> Result<DataPointer, Status> {
+        descriptor.data_pointer().ok_or(Status::SGL_TYPE_INVALID.dnr())?.check(capsule)
     }
 
     #[test]
     fn golden_vectors() {
         let inside = SglDescriptor::in_capsule(0x1000);
         assert_eq!(inside.as_bytes(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0x01]);
-        assert_eq!(inside.decode(moving(0x1000)), Ok(DataPointer::InCapsule { offset: 0, length: 0x1000 }));
-        assert_eq!(inside.decode(moving(0x200)), Err(Status::DATA_SGL_LENGTH_INVALID.dnr()));
+        assert_eq!(decode(inside, moving(0x1000)), Ok(DataPointer::InCapsule { offset: 0, length: 0x1000 }));
+        assert_eq!(decode(inside, moving(0x200)), Err(Status::DATA_SGL_LENGTH_INVALID.dnr()));
         let moved = SglDescriptor::transport(0x2_0000);
         assert_eq!(moved.as_bytes(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0x5a]);
-        assert_eq!(moved.decode(moving(0)), Ok(DataPointer::Transport { length: 0x2_0000 }));
+        assert_eq!(decode(moved, moving(0)), Ok(DataPointer::Transport { length: 0x2_0000 }));
     }
 
     #[test]
@@ -248,12 +251,12 @@ pub(crate) mod tests {
             keyed.as_bytes(),
             [1, 2, 3, 4, 5, 6, 7, 8, 0x56, 0x34, 0x12, 0xdd, 0xcc, 0xbb, 0xaa, 0x40]
         );
-        assert_eq!(keyed.decode(remote(0)), Ok(DataPointer::Keyed(block)));
-        assert_eq!(keyed.decode(remote(8)), Err(Status::INVALID_FIELD.dnr()));
+        assert_eq!(decode(keyed, remote(0)), Ok(DataPointer::Keyed(block)));
+        assert_eq!(decode(keyed, remote(8)), Err(Status::INVALID_FIELD.dnr()));
         let once = KeyedBlock { invalidate: true, ..block };
         let keyed = SglDescriptor::keyed(once).unwrap();
         assert_eq!(keyed.as_bytes().last(), Some(&0x4f));
-        assert_eq!(keyed.decode(remote(0)), Ok(DataPointer::Keyed(once)));
+        assert_eq!(decode(keyed, remote(0)), Ok(DataPointer::Keyed(once)));
         assert_eq!(DataPointer::Keyed(once).length(), 0x12_3456);
         assert!(SglDescriptor::keyed(KeyedBlock { length: 1 << 24, ..block }).is_none());
     }
@@ -262,11 +265,11 @@ pub(crate) mod tests {
     fn data_may_begin_anywhere_in_a_capsule_where_offsets_are() {
         let mut inside = SglDescriptor::in_capsule(8);
         inside.address.set(64);
-        assert_eq!(inside.decode(remote(72)), Ok(DataPointer::InCapsule { offset: 64, length: 8 }));
-        assert_eq!(inside.decode(remote(71)), Err(Status::DATA_SGL_LENGTH_INVALID.dnr()));
-        assert_eq!(inside.decode(remote(63)), Err(Status::SGL_OFFSET_INVALID.dnr()));
+        assert_eq!(decode(inside, remote(72)), Ok(DataPointer::InCapsule { offset: 64, length: 8 }));
+        assert_eq!(decode(inside, remote(71)), Err(Status::DATA_SGL_LENGTH_INVALID.dnr()));
+        assert_eq!(decode(inside, remote(63)), Err(Status::SGL_OFFSET_INVALID.dnr()));
         inside.address.set(u64::MAX);
-        assert_eq!(inside.decode(remote(72)), Err(Status::SGL_OFFSET_INVALID.dnr()));
+        assert_eq!(decode(inside, remote(72)), Err(Status::SGL_OFFSET_INVALID.dnr()));
     }
 
     #[test]
@@ -274,15 +277,15 @@ pub(crate) mod tests {
         let mut odd = SglDescriptor::transport(8);
         for identifier in (0..=255).filter(|kind| ![DATA_BLOCK_OFFSET, TRANSPORT_DATA_BLOCK].contains(kind)) {
             odd.identifier = identifier;
-            assert_eq!(odd.decode(moving(0)), Err(Status::SGL_TYPE_INVALID.dnr()));
+            assert_eq!(decode(odd, moving(0)), Err(Status::SGL_TYPE_INVALID.dnr()));
         }
         let known = [DATA_BLOCK_OFFSET, KEYED_DATA_BLOCK, KEYED_DATA_BLOCK_INVALIDATE];
         for identifier in (0..=255).filter(|kind| !known.contains(kind)) {
             odd.identifier = identifier;
-            assert_eq!(odd.decode(remote(0)), Err(Status::SGL_TYPE_INVALID.dnr()));
+            assert_eq!(decode(odd, remote(0)), Err(Status::SGL_TYPE_INVALID.dnr()));
         }
         let mut offset = SglDescriptor::in_capsule(8);
         offset.address.set(64);
-        assert_eq!(offset.decode(moving(8)), Err(Status::SGL_OFFSET_INVALID.dnr()));
+        assert_eq!(decode(offset, moving(8)), Err(Status::SGL_OFFSET_INVALID.dnr()));
     }
 }

@@ -41,6 +41,9 @@ const PSDT_MASK: u8 = 0xc0;
 const FUSE_MASK: u8 = 0x03;
 
 impl SubmissionQueueEntry {
+    /// All zeros: no command.
+    pub(crate) const NONE: Self = zerocopy::transmute!([0_u8; 64]);
+
     /// A command without data.
     pub fn new(opcode: u8, nsid: u32) -> Self {
         let mut entry = Self::new_zeroed();
@@ -89,7 +92,7 @@ impl SubmissionQueueEntry {
         if self.flags & FUSE_MASK != 0 || self.flags & PSDT_MASK != PSDT_SGL {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        self.dptr.decode(capsule)
+        capsule.pointer.ok_or(Status::SGL_TYPE_INVALID.dnr())?.check(capsule)
     }
 
     /// Checks a command that has no data.
@@ -126,7 +129,7 @@ mod tests {
     fn prps_and_fused_commands_are_refused() {
         let mut entry = SubmissionQueueEntry::new(0x02, 1);
         entry.dptr = SglDescriptor::transport(512);
-        let bare = Capsule { data: 0, sgls: MOVING };
+        let bare = Capsule { data: 0, sgls: MOVING, pointer: entry.dptr.data_pointer() };
         assert!(entry.data_pointer(bare).is_ok());
         for flags in [0x00, 0x80, 0xc0, 0x41, 0x42] {
             entry.flags = flags;

@@ -84,6 +84,11 @@ pub struct ConnectError {
 }
 
 impl ConnectError {
+    /// No subsystem has the name that the host asked for.
+    pub const NO_SUBSYSTEM: Self = Self::data(field::SUBNQN);
+    /// The host may not use the subsystem.
+    pub const HOST_NOT_ALLOWED: Self = Self::plain(Status::CONNECT_HOST);
+
     /// A status that points to no field.
     pub const fn plain(status: Status) -> Self {
         Self { status: status.dnr(), result: 0 }

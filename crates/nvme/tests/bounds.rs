@@ -519,7 +519,7 @@ fn memory_that_comes_back_is_offered_when_the_connection_is_told() {
     drop(hostage);
     assert!(half.connection.poll_action().is_none(), "it was not told");
     half.connection.handle_memory(NOW);
-    assert!(matches!(half.connection.poll_action(), Some(Action::Submit { .. })));
+    assert!(matches!(half.connection.poll_action(), Some(Action::Submit(_))));
     assert!(!half.connection.awaits_memory());
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use buf::Pool;
 use common::{Bench, portal, subsystem};
-use memory_fabric::{ASIDE, Memory, Moved, PADDING, STALLED};
+use memory_fabric::{FOREIGN, Memory, Moved, PADDING, STALLED};
 use nvme::controller;
 use nvme::host;
 use nvme::limits::DATA_TIME;
@@ -54,15 +54,15 @@ fn newest(bench: &Bench<Memory>) -> u16 {
 fn abort(bench: &mut Bench<Memory>, cid: u16) {
     let host = &mut bench.links[ADMIN].pair.near.connection;
     let mut entry = SubmissionQueueEntry::new(0x08, 0).with(10, u32::from(cid) << 16 | 1);
-    entry.cid.set(ASIDE + cid);
-    host.send_aside(entry);
+    entry.cid.set(FOREIGN + cid);
+    host.send_foreign(entry);
     bench.run();
 }
 
 /// What the Aborts have said since the last call: which command, and whether it was performed.
 fn aborted(bench: &mut Bench<Memory>) -> Vec<(u16, bool)> {
-    let asides = std::mem::take(&mut bench.links[ADMIN].pair.near.connection.asides);
-    asides.iter().map(|end| (end.cid.get() - ASIDE, end.result() == 0)).collect()
+    let foreign_ends = std::mem::take(&mut bench.links[ADMIN].pair.near.connection.foreign_ends);
+    foreign_ends.iter().map(|end| (end.cid.get() - FOREIGN, end.result() == 0)).collect()
 }
 
 #[test]

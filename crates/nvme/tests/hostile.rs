@@ -349,7 +349,9 @@ proptest! {
         let again = nvme::log::GetLogPage::decode(&nvme::log::GetLogPage::entry(log.lid, log.offset, length));
         prop_assert_eq!((again.lid, again.offset), (log.lid, log.offset));
         let sgls = SglSupport { transport: true, keyed: true, offsets: true, in_capsule: u32::MAX };
-        let _ = (entry.data_pointer(Capsule { data: 512, sgls }), entry.no_data(0), entry.fctype());
+        let pointer = entry.dptr.data_pointer();
+        let capsule = Capsule { data: 512, sgls, pointer };
+        let _ = (entry.data_pointer(capsule), entry.no_data(0), entry.fctype());
         let _ = nvme::features::FeatureCommand::decode(&entry);
         let _ = nvme::identify::Identify::decode(&entry);
     }

@@ -92,7 +92,12 @@ impl Rig {
     }
 
     fn key(entry: &SubmissionQueueEntry) -> Option<STag> {
-        entry.dptr.keyed_block().filter(|block| block.length != 0).map(|block| STag(block.key))
+        entry
+            .dptr
+            .data_pointer()
+            .and_then(nvme::sgl::DataPointer::keyed_block)
+            .filter(|block| block.length != 0)
+            .map(|block| STag(block.key))
     }
 
     fn post(&mut self, request: WorkRequest) {
@@ -125,7 +130,7 @@ impl Rig {
 
     /// The memory that the controller may use for a command.
     fn region(entry: &SubmissionQueueEntry) -> RemoteRegion {
-        let block = entry.dptr.keyed_block().unwrap();
+        let block = entry.dptr.data_pointer().and_then(nvme::sgl::DataPointer::keyed_block).unwrap();
         RemoteRegion { stag: STag(block.key), offset: block.address, length: block.length as u32 }
     }
 

@@ -10,10 +10,11 @@ use volume::{ComparedWrite, Durability, Extent, Operation};
 use crate::capacity;
 use crate::cdb::{BlockCommand, Cdb};
 use crate::command::DataDirection;
-use crate::device::{LogicalUnit, TargetDevice, encode_lun};
+use crate::device::{LogicalUnit, TargetDevice};
 use crate::inquiry;
 use crate::limits;
-use crate::mode::{self, ModeState};
+use crate::lun::encode_lun;
+use crate::mode::{self, CdbForm, ModeState};
 use crate::opcode::{self, Run};
 use crate::page::Page;
 use crate::reply::Status;
@@ -54,17 +55,15 @@ pub(crate) struct Around<'a> {
     pub(crate) unit: &'a LogicalUnit,
     pub(crate) mode: ModeState,
     pub(crate) view: &'a View,
+    /// Data that the transport announces.
+    pub(crate) data: DataDirection,
     /// The unit attention that REQUEST SENSE reports.
     pub(crate) sense: Option<Additional>,
 }
 
 /// Begins a command.
-pub(crate) fn begin(
-    run: Run,
-    cdb: Cdb<'_>,
-    (data, around): (DataDirection, Around<'_>),
-) -> Result<Begun, Check> {
-    let unit = around.unit;
+pub(crate) fn begin(run: Run, cdb: Cdb<'_>, around: Around<'_>) -> Result<Begun, Check> {
+    let (unit, data) = (around.unit, around.data);
     match run {
         Run::TestUnitReady | Run::StartStop => Ok(Begun::Nothing),
         Run::PreventAllow => prevent_allow(cdb),
@@ -75,7 +74,7 @@ pub(crate) fn begin(
         Run::ReadCapacity10 => read_capacity_10(cdb, unit),
         Run::ReadCapacity16 => Ok(Begun::data(capacity::long(unit), allocation_u32(cdb, 10))),
         Run::Read => read(cdb, unit),
-        Run::Write | Run::WriteAndVerify => write(run, cdb, (unit, data)),
+        Run::Write | Run::WriteAndVerify => write(run, cdb, unit, data),
         Run::Verify => verify(cdb, unit, data),
         Run::Prefetch => prefetch(cdb, unit),
         Run::SynchronizeCache => synchronize_cache(cdb, unit),
@@ -125,13 +124,16 @@ fn inquire(cdb: Cdb<'_>, around: &Around<'_>) -> Result<Begun, Check> {
 }
 
 fn mode_select(cdb: Cdb<'_>, data: DataDirection) -> Result<Begun, Check> {
-    let long = cdb.u8(0) == 0x55;
+    let form = if cdb.u8(0) == 0x55 { CdbForm::Ten } else { CdbForm::Six };
     // PF must be one and SP zero: pages have the standard's format and nothing is saved.
     if !cdb.bit(1, 4) || cdb.bit(1, 0) {
         return Err(Check::cdb_field(1));
     }
-    let length = if long { u32::from(cdb.u16(7)) } else { u32::from(cdb.u8(4)) };
-    parameter_list(Purpose::ModeSelect { long }, length, data)
+    let length = match form {
+        CdbForm::Six => u32::from(cdb.u8(4)),
+        CdbForm::Ten => u32::from(cdb.u16(7)),
+    };
+    parameter_list(Purpose::ModeSelect(form), length, data)
 }
 
 /// A command with a parameter list: it needs all of it.
@@ -199,7 +201,7 @@ fn durability(fua: bool) -> Durability {
     if fua { Durability::Durable } else { Durability::Cached }
 }
 
-fn write(run: Run, cdb: Cdb<'_>, (unit, data): (&LogicalUnit, DataDirection)) -> Result<Begun, Check> {
+fn write(run: Run, cdb: Cdb<'_>, unit: &LogicalUnit, data: DataDirection) -> Result<Begun, Check> {
     let (command, extent) = transfer(cdb, unit)?;
     let then = match (run, cdb.bits(1, 2, 1)) {
         (Run::Write, _) => ThenVerify::No,
@@ -414,7 +416,8 @@ fn report_functions(cdb: Cdb<'_>) -> Begun {
 pub(crate) fn with_data(
     purpose: Purpose,
     received: SharedBuf,
-    (unit, mode): (&LogicalUnit, ModeState),
+    unit: &LogicalUnit,
+    mode: ModeState,
 ) -> Result<Begun, Check> {
     match purpose {
         Purpose::Write(mut work) => {
@@ -453,7 +456,7 @@ pub(crate) fn with_data(
             let pattern = repeated(&received, &mut range);
             Ok(Begun::Io(Work::Repeat { range, pattern }))
         }
-        Purpose::ModeSelect { long } => mode::select(&received, long, (unit, mode)).map(Begun::Mode),
+        Purpose::ModeSelect(form) => mode::select(&received, form, unit, mode).map(Begun::Mode),
         Purpose::Reserve(parameters) => reserve::out_command(parameters, &received).map(Begun::Reserve),
     }
 }

@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 
 use volume::{Features, Geometry, Limits, VolumeId};
 
+use crate::lun::decode_lun;
+
 /// A target device with its logical units, as one target port shows it.
 #[derive(Debug, Clone)]
 pub struct TargetDevice {
@@ -77,43 +79,4 @@ pub struct UnitIdentity {
     pub uuid: [u8; 16],
     /// What changes whenever the process begins anew and its volatile caches are lost; `None` shows no such mark.
     pub incarnation: Option<[u8; 16]>,
-}
-
-/// Peripheral device addressing reaches this far on bus 0 (SAM-5 §4.7.7.2).
-const LAST_PERIPHERAL: u16 = 255;
-
-/// The number that eight LUN bytes name by peripheral or flat addressing; `None` for other methods and levels.
-pub fn decode_lun(lun: [u8; 8]) -> Option<u16> {
-    let [first, second, rest @ ..] = lun;
-    if rest != [0; 6] {
-        return None;
-    }
-    match first >> 6 {
-        0 if first == 0 => Some(u16::from(second)),
-        1 => Some(u16::from_be_bytes([first & 0x3f, second])),
-        _ => None,
-    }
-}
-
-/// The eight bytes of a LUN: peripheral addressing where it reaches, flat beyond (SAM-5 §4.7.7).
-pub fn encode_lun(lun: u16) -> [u8; 8] {
-    let [high, low] = lun.to_be_bytes();
-    let method = if lun > LAST_PERIPHERAL { 0x40 } else { 0 };
-    [high & 0x3f | method, low, 0, 0, 0, 0, 0, 0]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn luns_go_round_and_other_methods_are_unknown() {
-        for lun in [0, 1, 255, 256, 16383] {
-            assert_eq!(decode_lun(encode_lun(lun)), Some(lun));
-        }
-        assert_eq!(decode_lun([0x40, 7, 0, 0, 0, 0, 0, 0]), Some(7), "flat addressing of a small number");
-        assert_eq!(decode_lun([1, 0, 0, 0, 0, 0, 0, 0]), None, "another bus");
-        assert_eq!(decode_lun([0xc1, 1, 0, 0, 0, 0, 0, 0]), None, "a well-known unit");
-        assert_eq!(decode_lun([0, 1, 0, 1, 0, 0, 0, 0]), None, "a second level");
-    }
 }

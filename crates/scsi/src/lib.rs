@@ -7,7 +7,7 @@
 //!
 //! | standard | module |
 //! |---|---|
-//! | SAM-5 §4 (device, LUNs) | `device` |
+//! | SAM-5 §4 (device, LUNs) | `device`, `lun` |
 //! | SAM-5 §4.6.4, SPC-4 §6.33 (inventory) | `unit_inventory` |
 //! | SPC-4 §4.3 (CDBs), §4.5 (sense data) | `cdb`, `sense`, `error` |
 //! | SPC-4 §6 and SBC-4 §5 (commands) | `opcode`, `commands`, `work`, `server` |
@@ -29,6 +29,7 @@ mod device;
 mod error;
 mod inquiry;
 pub mod limits;
+mod lun;
 mod mode;
 mod nexus_event;
 mod opcode;
@@ -45,8 +46,9 @@ mod volume_requests;
 mod vpd;
 
 pub use command::{Command, DataDirection, TaskAttribute};
-pub use device::{LogicalUnit, TargetDevice, UnitIdentity, decode_lun, encode_lun};
+pub use device::{LogicalUnit, TargetDevice, UnitIdentity};
 pub use error::volume_error;
+pub use lun::{decode_lun, encode_lun};
 pub use mode::ModeState;
 pub use nexus_event::NexusEvent;
 pub use reply::{Reply, Sense, Status};

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use volume::Features;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::cdb::Cdb;
 use crate::device::LogicalUnit;
@@ -14,19 +15,106 @@ const CONTROL: u8 = 0x0a;
 const EXCEPTIONS: u8 = 0x1c;
 const ALL_PAGES: u8 = 0x3f;
 const ALL_SUBPAGES: u8 = 0xff;
-/// D_SENSE in byte 2 of the control page.
-const D_SENSE: u8 = 0x04;
-/// SWP in byte 4 of the control page.
-const SWP: u8 = 0x08;
-/// TAS in byte 5 of the control page: commands that another nexus aborts end with TASK ABORTED.
-const TAS: u8 = 0x40;
-/// QUEUE ALGORITHM MODIFIER 1: unrestricted reordering, in byte 3 of the control page.
-const UNRESTRICTED: u8 = 0x10;
-/// WCE in byte 2 of the caching page.
-const WCE: u8 = 0x04;
-/// WP and DPOFUA in the device-specific parameter.
-const WRITE_PROTECTED: u8 = 0x80;
-const DPOFUA: u8 = 0x10;
+
+/// What a page begins with (SPC-4 §7.5.7, page_0 format).
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct PageHeader {
+    /// PS (bit 7), SPF (bit 6), PAGE CODE (bits 5:0).
+    code: u8,
+    length: u8,
+}
+
+impl PageHeader {
+    /// The page's code, whether it could be saved or not; above 3Fh for a page with a subpage code.
+    const fn code(self) -> u8 {
+        self.code & 0x7f
+    }
+}
+
+/// The Control mode page (SPC-4 §7.5.8).
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ControlPage {
+    header: PageHeader,
+    /// D_SENSE (bit 2).
+    sense: u8,
+    /// QUEUE ALGORITHM MODIFIER (bits 7:4).
+    queue: u8,
+    /// SWP (bit 3).
+    protection: u8,
+    /// TAS (bit 6): commands that another nexus aborts end with TASK ABORTED.
+    status: u8,
+    rest: [u8; 6],
+}
+
+const _: () = assert!(size_of::<ControlPage>() == 12);
+
+impl ControlPage {
+    const D_SENSE: u8 = 1 << 2;
+    const UNRESTRICTED: u8 = 1 << 4;
+    const SWP: u8 = 1 << 3;
+    const TAS: u8 = 1 << 6;
+
+    /// The page with these mode parameters; what cannot be changed is as it is, or zero in the mask of what can.
+    fn new(state: ModeState, which: Which) -> Self {
+        let fixed = |bits| if which == Which::Changeable { 0 } else { bits };
+        Self {
+            header: PageHeader { code: CONTROL, length: 0x0a },
+            sense: u8::from(state.descriptor_sense) * Self::D_SENSE,
+            queue: fixed(Self::UNRESTRICTED),
+            protection: u8::from(state.software_write_protect) * Self::SWP,
+            status: fixed(Self::TAS),
+            rest: [0; 6],
+        }
+    }
+
+    /// The mode parameters that it sets.
+    fn state(&self) -> ModeState {
+        ModeState {
+            descriptor_sense: self.sense & Self::D_SENSE != 0,
+            software_write_protect: self.protection & Self::SWP != 0,
+        }
+    }
+}
+
+/// The Caching mode page (SBC-4 §6.5.5).
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct CachingPage {
+    header: PageHeader,
+    /// WCE (bit 2).
+    cache: u8,
+    rest: [u8; 17],
+}
+
+const _: () = assert!(size_of::<CachingPage>() == 20);
+
+impl CachingPage {
+    const WCE: u8 = 1 << 2;
+}
+
+/// The Informational Exceptions Control mode page (SPC-4 §7.5.13).
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct ExceptionsPage {
+    header: PageHeader,
+    rest: [u8; 10],
+}
+
+const _: () = assert!(size_of::<ExceptionsPage>() == 12);
+
+/// The device-specific parameter of a mode parameter header (SBC-4 §6.5.1).
+struct DeviceSpecific;
+
+impl DeviceSpecific {
+    const WP: u8 = 1 << 7;
+    const DPOFUA: u8 = 1 << 4;
+
+    const fn new(protected: bool) -> u8 {
+        if protected { Self::DPOFUA | Self::WP } else { Self::DPOFUA }
+    }
+}
 
 /// What MODE SELECT can change on a logical unit; one per nexus's view, told to others by an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +123,15 @@ pub struct ModeState {
     pub descriptor_sense: bool,
     /// Writes are refused (SWP).
     pub software_write_protect: bool,
+}
+
+/// Which of two commands asks: their parameter headers differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CdbForm {
+    /// MODE SENSE (6) or MODE SELECT (6).
+    Six,
+    /// MODE SENSE (10) or MODE SELECT (10).
+    Ten,
 }
 
 /// Which values are asked for (the PC field).
@@ -59,7 +156,7 @@ pub(crate) fn sense(cdb: Cdb<'_>, unit: &LogicalUnit, state: ModeState) -> Resul
     for (known, fill) in PAGES {
         // No page has subpages, so a page with all of them is the page.
         if matches!(subpage, 0 | ALL_SUBPAGES) && (code == ALL_PAGES || code == *known) {
-            fill(&mut pages, unit, (which, state));
+            fill(&mut pages, Shown { unit, which, state });
         }
     }
     if pages.len() == 0 {
@@ -80,7 +177,7 @@ pub(crate) fn sense(cdb: Cdb<'_>, unit: &LogicalUnit, state: ModeState) -> Resul
 
 fn device_specific(unit: &LogicalUnit, state: ModeState) -> u8 {
     let protected = state.software_write_protect || unit.features.contains(Features::READ_ONLY);
-    DPOFUA | if protected { WRITE_PROTECTED } else { 0 }
+    DeviceSpecific::new(protected)
 }
 
 /// SBC-4 §6.5.2: short, or long with LONGLBA.
@@ -92,47 +189,55 @@ fn block_descriptor(unit: &LogicalUnit, long: bool) -> Vec<u8> {
     Page::new().u32(wire::saturate::<u32>(geometry.blocks)).u32(geometry.block_size).take()
 }
 
-type Fill = fn(&mut Page, &LogicalUnit, (Which, ModeState));
+/// What the pages show.
+#[derive(Debug, Clone, Copy)]
+struct Shown<'a> {
+    unit: &'a LogicalUnit,
+    which: Which,
+    state: ModeState,
+}
+
+type Fill = fn(&mut Page, Shown<'_>);
 
 /// Every page in ascending order.
 const PAGES: &[(u8, Fill)] = &[(CACHING, caching), (CONTROL, control), (EXCEPTIONS, exceptions)];
 
-/// SBC-4 §6.5.5.
-fn caching(page: &mut Page, unit: &LogicalUnit, (which, _): (Which, ModeState)) {
-    let cached = which != Which::Changeable && unit.features.contains(Features::VOLATILE_CACHE);
-    page.u8(CACHING).u8(0x12).u8(if cached { WCE } else { 0 }).zeros(17);
+fn caching(page: &mut Page, shown: Shown<'_>) {
+    let cached = shown.which != Which::Changeable && shown.unit.features.contains(Features::VOLATILE_CACHE);
+    let header = PageHeader { code: CACHING, length: 0x12 };
+    let content = CachingPage { header, cache: u8::from(cached) * CachingPage::WCE, rest: [0; 17] };
+    page.put(content.as_bytes());
 }
 
-/// SPC-4 §7.5.8.
-fn control(page: &mut Page, _unit: &LogicalUnit, (which, state): (Which, ModeState)) {
-    let (sense, protect) = match which {
-        Which::Current => (state.descriptor_sense, state.software_write_protect),
-        Which::Changeable => (true, true),
-        Which::Default => (false, false),
+fn control(page: &mut Page, shown: Shown<'_>) {
+    let state = match shown.which {
+        Which::Current => shown.state,
+        Which::Changeable => ModeState { descriptor_sense: true, software_write_protect: true },
+        Which::Default => ModeState::default(),
     };
-    page.u8(CONTROL).u8(0x0a).u8(if sense { D_SENSE } else { 0 });
-    page.u8(if which == Which::Changeable { 0 } else { UNRESTRICTED });
-    page.u8(if protect { SWP } else { 0 });
-    page.u8(if which == Which::Changeable { 0 } else { TAS }).zeros(6);
+    page.put(ControlPage::new(state, shown.which).as_bytes());
 }
 
-/// SPC-4 §7.5.13.
-fn exceptions(page: &mut Page, _unit: &LogicalUnit, _which: (Which, ModeState)) {
-    page.u8(EXCEPTIONS).u8(0x0a).zeros(10);
+fn exceptions(page: &mut Page, _shown: Shown<'_>) {
+    let header = PageHeader { code: EXCEPTIONS, length: 0x0a };
+    page.put(ExceptionsPage { header, rest: [0; 10] }.as_bytes());
 }
 
 /// Reads a MODE SELECT parameter list; nothing is changed unless all of it is right.
 pub(crate) fn select(
     list: &[u8],
-    long: bool,
-    (unit, state): (&LogicalUnit, ModeState),
+    form: CdbForm,
+    unit: &LogicalUnit,
+    state: ModeState,
 ) -> Result<ModeState, Check> {
-    let header = if long { 8 } else { 4 };
     let reader = Cdb(list);
+    let (header, descriptors) = match form {
+        CdbForm::Six => (4, usize::from(reader.u8(3))),
+        CdbForm::Ten => (8, usize::from(reader.u16(6))),
+    };
     if list.len() < header {
         return Err(Check::illegal(Additional::PARAMETER_LIST_LENGTH));
     }
-    let descriptors = if long { usize::from(reader.u16(6)) } else { usize::from(reader.u8(3)) };
     let mut at = header.saturating_add(descriptors);
     if at > list.len() {
         return Err(Check::illegal(Additional::PARAMETER_LIST_LENGTH));
@@ -151,18 +256,15 @@ pub(crate) fn select(
 
 /// What one page changes; `None` when it is unknown or changes what cannot be changed.
 fn select_page(bytes: &[u8], unit: &LogicalUnit, state: ModeState) -> Option<ModeState> {
-    let reader = Cdb(bytes);
-    let code = reader.u8(0) & 0x7f;
+    let (header, _) = PageHeader::read_from_prefix(bytes).ok()?;
+    let code = header.code();
     let (_, fill) = PAGES.iter().find(|(known, _)| *known == code)?;
     let wanted = match code {
-        CONTROL => ModeState {
-            descriptor_sense: reader.u8(2) & D_SENSE != 0,
-            software_write_protect: reader.u8(4) & SWP != 0,
-        },
+        CONTROL => ControlPage::read_from_bytes(bytes).ok()?.state(),
         _ => state,
     };
     let mut result = Page::new();
-    fill(&mut result, unit, (Which::Current, wanted));
+    fill(&mut result, Shown { unit, which: Which::Current, state: wanted });
     let expected = result.take();
     let same = expected.get(1..) == bytes.get(1..) && expected.first() == Some(&code);
     same.then_some(wanted)

@@ -7,11 +7,130 @@ use core::fmt::Write as _;
 
 use volume::reservation::{Command, CommandError, Registrant, Registration, ReservationType, View};
 use wire::Reader;
+use wire::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
 use crate::builder::Block;
 use crate::cdb::Cdb;
 use crate::page::Page;
 use crate::sense::{Additional, Check};
+
+/// The CDB of a PERSISTENT RESERVE OUT.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct OutCdb {
+    opcode: u8,
+    /// SERVICE ACTION (bits 4:0).
+    action: u8,
+    /// SCOPE (bits 7:4) and TYPE (bits 3:0).
+    scope_and_type: u8,
+    reserved: [u8; 2],
+    length: U32,
+    control: u8,
+    /// What a CDB of this length does not have.
+    rest: [u8; 6],
+}
+
+/// The CDB of a PERSISTENT RESERVE IN.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct InCdb {
+    opcode: u8,
+    action: u8,
+    reserved: [u8; 5],
+    allocation: U16,
+    control: u8,
+    rest: [u8; 6],
+}
+
+const _: () = assert!(size_of::<OutCdb>() == 16 && size_of::<InCdb>() == 16);
+
+/// The parameter list of every PERSISTENT RESERVE OUT but REGISTER AND MOVE's.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct OutList {
+    key: U64,
+    /// SERVICE ACTION RESERVATION KEY.
+    action_key: U64,
+    obsolete: [u8; 4],
+    /// SPEC_I_PT (bit 3), ALL_TG_PT (bit 2) and APTPL (bit 0).
+    flags: u8,
+    reserved: [u8; 3],
+}
+
+const _: () = assert!(size_of::<OutList>() == RESERVE_LIST);
+
+impl OutList {
+    const SPEC_I_PT: u8 = 1 << 3;
+    const ALL_TG_PT: u8 = 1 << 2;
+    const APTPL: u8 = 1 << 0;
+
+    /// True when it asks for what is not among the reported capabilities.
+    fn asks_for_more(&self) -> bool {
+        self.flags & (Self::SPEC_I_PT | Self::ALL_TG_PT | Self::APTPL) != 0
+    }
+
+    /// The flags of a registration that survives a loss of power, or does not.
+    const fn persistence(persist: bool) -> u8 {
+        if persist { Self::APTPL } else { 0 }
+    }
+}
+
+/// The front of a full status descriptor (SPC-4 §6.15.5), before the TransportID.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct FullStatus {
+    key: U64,
+    reserved8: [u8; 4],
+    /// ALL_TG_PT (bit 1) and R_HOLDER (bit 0).
+    flags: u8,
+    /// SCOPE (bits 7:4) and TYPE (bits 3:0).
+    scope_and_type: u8,
+    reserved14: [u8; 4],
+    relative_port: U16,
+    /// Bytes of the TransportID.
+    additional_length: U32,
+}
+
+const _: () = assert!(size_of::<FullStatus>() == 24);
+
+impl FullStatus {
+    const R_HOLDER: u8 = 1 << 0;
+
+    /// The reservation's type, if the registrant holds it.
+    fn held(&self) -> Option<ReservationType> {
+        if self.flags & Self::R_HOLDER == 0 { None } else { kind_from_wire(type_of(self.scope_and_type)) }
+    }
+}
+
+/// TYPE of a byte that says scope and type.
+const fn type_of(scope_and_type: u8) -> u8 {
+    scope_and_type & 0x0f
+}
+
+/// A TransportID (SPC-4 §7.6.4), before the name in it.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct TransportId {
+    /// TPID FORMAT (bits 7:6) and PROTOCOL IDENTIFIER (bits 3:0).
+    format: u8,
+    reserved: u8,
+    additional_length: U16,
+}
+
+const _: () = assert!(size_of::<TransportId>() == 4);
+
+impl TransportId {
+    /// An iSCSI initiator port.
+    const ISCSI_PORT: u8 = 0x45;
+    /// An iSCSI initiator device.
+    const ISCSI_DEVICE: u8 = 0x05;
+
+    /// True when what follows is an iSCSI name.
+    fn is_iscsi(self) -> bool {
+        self.format & 0x0f == Self::ISCSI_DEVICE
+    }
+}
 
 /// The length of every PERSISTENT RESERVE OUT parameter list but REGISTER AND MOVE's.
 pub(crate) const OUT_LENGTH: u32 = 24;
@@ -77,15 +196,13 @@ pub(crate) fn out_parameters(cdb: Cdb<'_>) -> Result<OutParameters, Check> {
 
 /// The command that CDB and parameter list ask for together.
 pub(crate) fn out_command(parameters: OutParameters, list: &[u8]) -> Result<Command, Check> {
-    let reader = Cdb(list);
-    if list.len() < OUT_LENGTH as usize {
+    let Ok((list, _)) = OutList::ref_from_prefix(list) else {
         return Err(Check::illegal(Additional::PARAMETER_LIST_LENGTH));
-    }
-    // SPEC_I_PT, ALL_TG_PT and APTPL are not among the reported capabilities.
-    if reader.bit(20, 3) || reader.bit(20, 2) || reader.bit(20, 0) {
+    };
+    if list.asks_for_more() {
         return Err(Check::parameter(20));
     }
-    let (key, new_key) = (reader.u64(0), reader.u64(8));
+    let (key, new_key) = (list.key.get(), list.action_key.get());
     let kind = kind_from_wire(parameters.kind).ok_or(Check::cdb_field(2));
     Ok(match parameters.action {
         out::REGISTER => Command::Register { key: Some(key), new_key, persist: Some(false) },
@@ -142,9 +259,17 @@ pub(crate) fn full_status(view: &View) -> Vec<u8> {
     for registration in &view.registrations {
         let holds = view.holds(&registration.registrant);
         let kind = view.reservation.as_ref().filter(|_| holds).map_or(0, |(kind, _)| kind_to_wire(*kind));
-        page.u64(registration.key).u32(0).u8(u8::from(holds)).u8(kind).u32(0);
         let (port, transport) = transport_id(&registration.registrant);
-        page.u16(port).u32(u32::try_from(transport.len()).unwrap_or(0)).put(&transport);
+        let status = FullStatus {
+            key: U64::new(registration.key),
+            reserved8: [0; 4],
+            flags: if holds { FullStatus::R_HOLDER } else { 0 },
+            scope_and_type: kind,
+            reserved14: [0; 4],
+            relative_port: U16::new(port),
+            additional_length: U32::new(wire::bounded::<u32>(transport.len())),
+        };
+        page.put(status.as_bytes()).put(&transport);
     }
     page.length_u32(4).take()
 }
@@ -152,13 +277,11 @@ pub(crate) fn full_status(view: &View) -> Vec<u8> {
 /// The relative port and the TransportID (SPC-4 §7.6.4): iSCSI's with the initiator port's name; hosts of other
 /// protocols appear under theirs, as a name with the same shape.
 fn transport_id(registrant: &Registrant) -> (u16, Vec<u8>) {
-    const ISCSI_PORT_FORMAT: u8 = 0x45;
-    const ISCSI_DEVICE_FORMAT: u8 = 0x05;
     let (format, port, name) = match registrant {
         Registrant::Nexus { initiator_port, relative_port, .. } => {
-            (ISCSI_PORT_FORMAT, *relative_port, initiator_port)
+            (TransportId::ISCSI_PORT, *relative_port, initiator_port)
         }
-        Registrant::Host { nqn, .. } => (ISCSI_DEVICE_FORMAT, 0, nqn),
+        Registrant::Host { nqn, .. } => (TransportId::ISCSI_DEVICE, 0, nqn),
     };
     let mut page = Page::new();
     page.u8(format).u8(0).u16(0).put(name.as_bytes()).u8(0);
@@ -192,25 +315,38 @@ pub fn reserve_out(change: &Command) -> ReserveOut {
             (action, Some(kind), key, victim, None)
         }
     };
-    let mut cdb = [0; 16];
-    cdb[0] = 0x5f;
-    cdb[1] = action;
-    cdb[2] = kind.map_or(0, kind_to_wire);
-    cdb[5..9].copy_from_slice(&OUT_LENGTH.to_be_bytes());
-    let mut list = [0; RESERVE_LIST];
-    list[..8].copy_from_slice(&key.to_be_bytes());
-    list[8..16].copy_from_slice(&new_key.to_be_bytes());
-    list[20] = u8::from(persist == Some(true));
-    ReserveOut { cdb, list }
+    let cdb = OutCdb {
+        opcode: 0x5f,
+        action,
+        scope_and_type: kind.map_or(0, kind_to_wire),
+        reserved: [0; 2],
+        length: U32::new(OUT_LENGTH),
+        control: 0,
+        rest: [0; 6],
+    };
+    let list = OutList {
+        key: U64::new(key),
+        action_key: U64::new(new_key),
+        obsolete: [0; 4],
+        flags: OutList::persistence(persist == Some(true)),
+        reserved: [0; 3],
+    };
+    ReserveOut { cdb: transmute!(cdb), list: transmute!(list) }
 }
+
+/// The service action READ FULL STATUS of PERSISTENT RESERVE IN.
+const READ_FULL_STATUS: u8 = 3;
 
 /// An initiator's PERSISTENT RESERVE IN: READ FULL STATUS.
 pub fn reserve_in(allocation: u16) -> Block {
-    let mut cdb = [0; 16];
-    cdb[0] = 0x5e;
-    cdb[1] = 3;
-    cdb[7..9].copy_from_slice(&allocation.to_be_bytes());
-    cdb
+    transmute!(InCdb {
+        opcode: 0x5e,
+        action: READ_FULL_STATUS,
+        reserved: [0; 5],
+        allocation: U16::new(allocation),
+        control: 0,
+        rest: [0; 6],
+    })
 }
 
 /// What READ FULL STATUS data says, as far as its bytes reach; `None` if it is none. The target ports of the registrants are not in
@@ -220,7 +356,7 @@ pub fn read_full_status(data: &[u8]) -> Option<View> {
     let mut view = View { generation: reader.u32_be().ok()?, ..View::default() };
     let length = usize::try_from(reader.u32_be().ok()?).ok()?;
     let mut list = Reader::new(reader.rest().get(..length).unwrap_or(reader.rest()));
-    while let Some((registration, held)) = full_status_descriptor(&mut list) {
+    while let Some(ReportedRegistration { registration, held }) = full_status_descriptor(&mut list) {
         if let Some(kind) = held {
             let holder = (!kind.is_all()).then(|| registration.registrant.clone());
             view.reservation = Some((kind, holder));
@@ -231,28 +367,30 @@ pub fn read_full_status(data: &[u8]) -> Option<View> {
 }
 
 /// A registration, and the reservation's type if it holds it.
-fn full_status_descriptor(list: &mut Reader<'_>) -> Option<(Registration, Option<ReservationType>)> {
-    let key = list.u64_be().ok()?;
-    list.skip(4).ok()?;
-    let [flags, kind] = list.array().ok()?;
-    list.skip(4).ok()?;
-    let relative_port = list.u16_be().ok()?;
-    let length = usize::try_from(list.u32_be().ok()?).ok()?;
+struct ReportedRegistration {
+    registration: Registration,
+    held: Option<ReservationType>,
+}
+
+/// The next registration of a list, if it is there whole.
+fn full_status_descriptor(list: &mut Reader<'_>) -> Option<ReportedRegistration> {
+    let status = FullStatus::read_from_bytes(list.take(size_of::<FullStatus>()).ok()?).ok()?;
+    let length = wire::index(status.additional_length.get().into());
     let initiator_port = Arc::from(port_name(list.take(length).ok()?));
+    let relative_port = status.relative_port.get();
     let registrant = Registrant::Nexus { initiator_port, target_port: Arc::from(""), relative_port };
-    let held = (flags & 1 != 0).then(|| kind_from_wire(kind & 0x0f)).flatten();
-    Some((Registration { registrant, key }, held))
+    let registration = Registration { registrant, key: status.key.get() };
+    Some(ReportedRegistration { registration, held: status.held() })
 }
 
 /// The name in a TransportID: iSCSI's is text, others are written as their bytes.
 fn port_name(transport: &[u8]) -> String {
-    const ISCSI: u8 = 5;
-    match transport {
-        [format, _, _, _, name @ ..] if format & 0x0f == ISCSI => {
+    match TransportId::read_from_prefix(transport) {
+        Ok((id, name)) if id.is_iscsi() => {
             let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
             String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned()
         }
-        other => other.iter().fold(String::new(), |mut text, byte| {
+        _ => transport.iter().fold(String::new(), |mut text, byte| {
             // Writing to a string does not fail.
             let _ = write!(text, "{byte:02x}");
             text

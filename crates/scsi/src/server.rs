@@ -133,8 +133,9 @@ impl DeviceServer {
             _ => None,
         };
         // What this gives is large, and is not moved if nothing follows.
-        let around = commands::Around { device, unit, mode: state.mode, view: &state.view, sense };
-        commands::begin(entry.run, cdb, (command.data, around))
+        let view = &state.view;
+        let around = commands::Around { device, unit, mode: state.mode, view, data: command.data, sense };
+        commands::begin(entry.run, cdb, around)
     }
 
     /// REPORT LUNS: whoever has been told all units knows the inventory (SPC-4 §6.33).
@@ -179,7 +180,7 @@ impl DeviceServer {
         if !allowed(task.needs, state.access) {
             return self.fail(task, Failure::Conflict);
         }
-        let begun = match commands::with_data(purpose, data, (unit, state.mode)) {
+        let begun = match commands::with_data(purpose, data, unit, state.mode) {
             Ok(begun) => begun,
             Err(check) => return self.fail(task, Failure::Check(check)),
         };
@@ -257,7 +258,7 @@ impl DeviceServer {
     pub fn reserved(&self, task: &mut Task, result: Result<(), CommandError>) -> Step {
         task.state = State::Finished;
         match result {
-            Ok(()) => Self::finish(task, (Status::Good, BufList::new())),
+            Ok(()) => Self::finish(task, Status::Good, BufList::new()),
             Err(refused) => match reserve::refusal(refused) {
                 Some(check) => self.fail(task, Failure::Check(check)),
                 None => self.fail(task, Failure::Conflict),
@@ -300,18 +301,18 @@ impl DeviceServer {
     fn take_up(&mut self, task: &mut Task, begun: Begun) -> Step {
         match begun {
             // Mode parameters were taken by `data_received`.
-            Begun::Nothing | Begun::Mode(_) => Self::finish(task, (Status::Good, BufList::new())),
-            Begun::Status(status) => Self::finish(task, (status, BufList::new())),
+            Begun::Nothing | Begun::Mode(_) => Self::finish(task, Status::Good, BufList::new()),
+            Begun::Status(status) => Self::finish(task, status, BufList::new()),
             Begun::Data { data, allocation } => {
                 let whole = data.len().min(allocation);
                 task.full_length = whole as u64;
                 let data = SharedBuf::from(data);
-                Self::finish(task, (Status::Good, BufList::from(data.slice(..whole))))
+                Self::finish(task, Status::Good, BufList::from(data.slice(..whole)))
             }
             Begun::Receive { purpose, length, full } => {
                 task.full_length = full;
                 if length == 0 {
-                    return Self::finish(task, (Status::Good, BufList::new()));
+                    return Self::finish(task, Status::Good, BufList::new());
                 }
                 task.state = State::Data(purpose);
                 Step::ReceiveData { length }
@@ -333,7 +334,7 @@ impl DeviceServer {
 
     fn go_on(&mut self, task: &mut Task) -> Step {
         let State::Io(work) = &mut task.state else {
-            return Self::finish(task, (Status::Good, BufList::new()));
+            return Self::finish(task, Status::Good, BufList::new());
         };
         if let Some(next) = work.next() {
             let (volume, epoch) = match self.judge(task) {
@@ -349,10 +350,10 @@ impl DeviceServer {
         if let Work::Allocations { .. } = work {
             task.full_length = data.len() as u64;
         }
-        Self::finish(task, (Status::Good, data))
+        Self::finish(task, Status::Good, data)
     }
 
-    fn finish(task: &mut Task, (status, data): (Status, BufList)) -> Step {
+    fn finish(task: &mut Task, status: Status, data: BufList) -> Step {
         task.state = State::Finished;
         Step::Complete(Reply { status, sense: Sense::NONE, data, full_length: task.full_length })
     }
@@ -370,7 +371,7 @@ impl DeviceServer {
             Failure::Busy => Status::Busy,
         };
         task.full_length = 0;
-        Self::finish(task, (status, BufList::new()))
+        Self::finish(task, status, BufList::new())
     }
 }
 

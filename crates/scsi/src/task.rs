@@ -1,5 +1,6 @@
 //! The state of one command between steps.
 
+use crate::mode::CdbForm;
 use crate::opcode::Needs;
 use crate::reserve::OutParameters;
 use crate::unit_inventory::UnitPlace;
@@ -86,10 +87,7 @@ pub(crate) enum Purpose {
         unmap: bool,
     },
     /// MODE SELECT (6) or (10).
-    ModeSelect {
-        /// The ten-byte form.
-        long: bool,
-    },
+    ModeSelect(CdbForm),
     /// PERSISTENT RESERVE OUT.
     Reserve(OutParameters),
 }

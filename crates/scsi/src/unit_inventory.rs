@@ -10,8 +10,9 @@ use alloc::vec::Vec;
 use volume::reservation::{Access, View};
 use volume::{Epoch, Geometry, VolumeId};
 
-use crate::device::{LogicalUnit, TargetDevice, decode_lun};
+use crate::device::{LogicalUnit, TargetDevice};
 use crate::limits;
+use crate::lun::decode_lun;
 use crate::mode::ModeState;
 use crate::sense::Additional;
 

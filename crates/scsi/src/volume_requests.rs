@@ -100,7 +100,8 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    fn new((extent, block): (Extent, u32), data: BufList, durability: Durability) -> Self {
+    /// Of a block at `extent`, of `block` bytes.
+    fn new(extent: Extent, block: u32, data: BufList, durability: Durability) -> Self {
         Self { extent, block, data, durability, read: None, written: false, tries: limits::TAIL_TRIES }
     }
 
@@ -205,7 +206,7 @@ impl Work {
         let range = Range { next: *start, left: range.next.saturating_sub(*start), ..*range };
         *self = match then {
             ThenVerify::No if rest.is_empty() => return None,
-            ThenVerify::No => Self::Tail(Box::new(Tail::new((extent, block), rest, durability))),
+            ThenVerify::No => Self::Tail(Box::new(Tail::new(extent, block, rest, durability))),
             ThenVerify::Medium => Self::Verify { range },
             ThenVerify::Bytes => Self::Compare { range, data: core::mem::take(data), at: 0, repeat: false },
         };

@@ -191,7 +191,8 @@ fn received(completion: WorkCompletion) -> Option<SubmissionQueueEntry> {
 /// Does something about the oldest command.
 fn act(far: &mut Connection, open: &mut Vec<SubmissionQueueEntry>, kind: u8, said: &[u8]) {
     let oldest = open.first().copied();
-    let block = oldest.and_then(|entry| entry.dptr.keyed_block()).filter(|block| block.length != 0);
+    let block =
+        oldest.and_then(|entry| entry.dptr.data_pointer()?.keyed_block()).filter(|block| block.length != 0);
     let region = |length: usize| {
         block.map(|block| RemoteRegion {
             stag: STag(block.key ^ u32::from(kind & 8)),

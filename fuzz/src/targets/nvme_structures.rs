@@ -45,10 +45,8 @@ pub fn commands(bytes: &[u8]) {
 fn data_pointer(entry: &SubmissionQueueEntry, data: usize) {
     for bits in 0..8_u8 {
         let [transport, keyed, offsets] = [1, 2, 4].map(|bit| bits & bit != 0);
-        match entry.data_pointer(Capsule {
-            data,
-            sgls: SglSupport { transport, keyed, offsets, in_capsule: u32::MAX },
-        }) {
+        let sgls = SglSupport { transport, keyed, offsets, in_capsule: u32::MAX };
+        match entry.data_pointer(Capsule { data, sgls, pointer: entry.dptr.data_pointer() }) {
             Ok(DataPointer::InCapsule { offset, length }) => {
                 assert!(offset.saturating_add(length) <= data, "data beyond the capsule");
                 assert!(offsets || (offset, length) == (0, data));

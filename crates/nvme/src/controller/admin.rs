@@ -7,57 +7,30 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use protocol::Instant;
+use volume::reservation::Notice;
 use volume::{Features, Geometry, VolumeId};
 
 use super::command::Plan;
 use super::feature_values::Values;
+use super::portal::Portal;
 use super::service::Service;
 use super::subsystem::{Namespace, NamespaceKey, Subsystem};
 use crate::VERSION;
+use crate::async_event::AsyncEvent;
 use crate::fabrics::{HostIdentity, Property};
 use crate::features::round_keep_alive;
 use crate::limits::{ADMIN_QUEUE, DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY, PENDING_EVENTS, READY_TIME};
-use crate::log::{ChangedNamespaces, Notifications, lid};
+use crate::log::{ChangedNamespaces, Notifications};
 use crate::properties::{Capabilities, Configuration, ControllerStatus, ReadyTimeouts, offset};
 use crate::sgl::SglSupport;
 use crate::status::Status;
 use crate::subsystem::{ControllerState, Request};
 
-/// An asynchronous event: what completes a request (NVMe Base §5.1.2).
+/// An event, and the slot of the Asynchronous Event Request that it completes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event {
-    Namespaces,
-    Discovery,
-    Reservation,
-}
-
-impl Event {
-    /// Dword 0: type, information, log page.
-    const fn result(self) -> u64 {
-        match self {
-            Self::Namespaces => 0x0004_0002,
-            Self::Discovery => 0x0070_f002,
-            Self::Reservation => 0x0080_0006,
-        }
-    }
-
-    /// The bit in Asynchronous Event Configuration that asks for it; none where a feature of its own decides.
-    const fn wanted(self) -> u32 {
-        match self {
-            Self::Namespaces => 1 << 8,
-            Self::Discovery => 1 << 31,
-            Self::Reservation => 0,
-        }
-    }
-
-    const fn of_log(lid: u8) -> Option<Self> {
-        match lid {
-            lid::CHANGED_NAMESPACES => Some(Self::Namespaces),
-            lid::DISCOVERY => Some(Self::Discovery),
-            lid::RESERVATION => Some(Self::Reservation),
-            _ => None,
-        }
-    }
+pub(super) struct ReportedEvent {
+    pub(super) slot: u16,
+    pub(super) event: AsyncEvent,
 }
 
 /// A controller as its admin connection knows it.
@@ -83,8 +56,8 @@ pub(super) struct Admin {
     pub(super) event_requests: Vec<u16>,
     /// Abort commands under way.
     pub(super) aborts: u8,
-    events: VecDeque<Event>,
-    masked: Vec<Event>,
+    events: VecDeque<AsyncEvent>,
+    masked: Vec<AsyncEvent>,
     /// What the group is to be told.
     pub(super) news: VecDeque<Request>,
 }
@@ -131,7 +104,7 @@ impl Admin {
         if let Some(subsystem) = self.service.resize(volume, geometry) {
             let of_volume = subsystem.namespaces.iter().filter(|namespace| namespace.volume == volume);
             of_volume.for_each(|namespace| self.changed.add(namespace.nsid));
-            self.notify(Event::Namespaces);
+            self.notify(AsyncEvent::Namespaces);
         }
     }
 
@@ -153,7 +126,29 @@ impl Admin {
             for nsid in changed {
                 self.changed.add(nsid);
             }
-            self.notify(Event::Namespaces);
+            self.notify(AsyncEvent::Namespaces);
+        }
+    }
+
+    /// Shows the discovery log page of this portal, and reports that it has changed if the host sees a difference.
+    pub(super) fn show_log(&mut self, portal: &Arc<Portal>) {
+        if let Service::Discovery(discovery) = &mut self.service
+            && discovery.replace(portal, &self.host.nqn)
+        {
+            self.notify(AsyncEvent::Discovery);
+        }
+    }
+
+    /// Something happened to the host's registration on a volume.
+    pub(super) fn log_reservation(&mut self, volume: VolumeId, notice: Notice) {
+        let Some(subsystem) = self.subsystem() else { return };
+        let of_volume = subsystem.namespaces.iter().filter(|namespace| namespace.volume == volume);
+        let concerned: Vec<u32> = of_volume.map(|namespace| namespace.nsid).collect();
+        for nsid in concerned {
+            if !self.values.masks(nsid, notice) {
+                self.notifications.add(nsid, notice);
+                self.notify(AsyncEvent::Reservation);
+            }
         }
     }
 
@@ -296,33 +291,32 @@ impl Admin {
     }
 
     /// Something happened that the host may want to know.
-    pub(super) fn notify(&mut self, event: Event) {
+    pub(super) fn notify(&mut self, event: AsyncEvent) {
         let known = self.events.contains(&event) || self.masked.contains(&event);
-        let wanted = event.wanted() == 0 || self.values.async_events & event.wanted() != 0;
-        if wanted && !known && self.events.len() < PENDING_EVENTS {
+        if self.values.async_events.asks_for(event) && !known && self.events.len() < PENDING_EVENTS {
             self.events.push_back(event);
         }
     }
 
     /// A request that waits, and the event that completes it. Until the event's log page is read, no further
     /// event of its kind is reported.
-    pub(super) fn poll_event(&mut self) -> Option<(u16, u64)> {
+    pub(super) fn poll_event(&mut self) -> Option<ReportedEvent> {
         if self.event_requests.is_empty() {
             return None;
         }
         let event = self.events.pop_front()?;
         self.masked.push(event);
-        Some((self.event_requests.remove(0), event.result()))
+        Some(ReportedEvent { slot: self.event_requests.remove(0), event })
     }
 
     /// The host has read a log page, so that its events are reported again.
     pub(super) fn log_was_read(&mut self, lid: u8) {
-        let Some(event) = Event::of_log(lid) else { return };
+        let Some(event) = AsyncEvent::of_log(lid) else { return };
         self.masked.retain(|masked| *masked != event);
         match event {
-            Event::Namespaces => self.changed.clear(),
-            Event::Reservation if self.notifications.take() => self.notify(event),
-            Event::Reservation | Event::Discovery => {}
+            AsyncEvent::Namespaces => self.changed.clear(),
+            AsyncEvent::Reservation if self.notifications.take() => self.notify(event),
+            AsyncEvent::Reservation | AsyncEvent::Discovery => {}
         }
     }
 }

@@ -5,8 +5,41 @@ use volume::{Durability, Epoch, Extent, Operation, VolumeId};
 
 use super::allocation::Query;
 use crate::opcode::CommandGroup;
-use crate::sgl::DataPointer;
+use crate::sgl::{Capsule, DataPointer, KeyedBlock, SglSupport};
+use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
+
+/// A command as its capsule has brought it.
+#[derive(Debug, Clone, Copy)]
+pub struct ReceivedCommand {
+    /// The queue entry.
+    pub entry: SubmissionQueueEntry,
+    /// Where its data is, as its data pointer says; `None` if that is of no known kind. Whoever has to know looks here: it is read once.
+    pub pointer: Option<DataPointer>,
+}
+
+impl ReceivedCommand {
+    /// No command.
+    pub(crate) const NONE: Self = Self { entry: SubmissionQueueEntry::NONE, pointer: None };
+
+    /// Reads where the command's data is.
+    #[inline]
+    pub(crate) fn new(entry: SubmissionQueueEntry) -> Self {
+        Self { entry, pointer: entry.dptr.data_pointer() }
+    }
+
+    /// The command's memory at the host, if a key opens it.
+    #[inline]
+    pub fn keyed_block(&self) -> Option<KeyedBlock> {
+        self.pointer.and_then(DataPointer::keyed_block)
+    }
+
+    /// The command in a capsule with so many bytes of data behind it.
+    #[inline]
+    pub(super) const fn capsule(&self, data: usize, sgls: SglSupport) -> Capsule {
+        Capsule { data, sgls, pointer: self.pointer }
+    }
+}
 
 /// Where a request goes, and what it was judged by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,10 +11,10 @@
 
 use buf::BufList;
 
+use super::command::ReceivedCommand;
 use crate::cqe::CompletionQueueEntry;
 use crate::log::TransportType;
 use crate::sgl::SglSupport;
-use crate::sqe::SubmissionQueueEntry;
 
 /// The transport of one queue, as the controller's queue sees it.
 pub trait FabricTransport {
@@ -50,7 +50,7 @@ pub trait FabricTransport {
 #[derive(Debug)]
 pub struct Response<'a> {
     /// The command: where its data goes at the host, and which key is of no use any more.
-    pub command: &'a SubmissionQueueEntry,
+    pub command: &'a ReceivedCommand,
     /// Its completion.
     pub completion: CompletionQueueEntry,
     /// Data for the host, exactly as much as the command's data pointer says.
@@ -65,7 +65,7 @@ pub struct GetData<'a> {
     /// Its slot at the controller, which names it until its data is there.
     pub slot: u16,
     /// The command: its identifier, and where its data is at the host.
-    pub command: &'a SubmissionQueueEntry,
+    pub command: &'a ReceivedCommand,
     /// Bytes of the data.
     pub length: usize,
 }

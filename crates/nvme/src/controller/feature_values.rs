@@ -5,13 +5,14 @@ use alloc::vec::Vec;
 use volume::reservation::Notice;
 
 use super::subsystem::NamespaceKey;
-use crate::log::notification_kind;
+use crate::async_event::AsyncEventConfiguration;
+use crate::features::ReservationNotificationMask;
 
 /// Reservation notifications that the host does not want on a namespace.
 #[derive(Debug, Clone, Copy)]
 struct ReservationMask {
     nsid: u32,
-    value: u32,
+    value: ReservationNotificationMask,
 }
 
 /// Values that a host may change and read back.
@@ -20,19 +21,19 @@ pub(super) struct Values {
     pub(super) arbitration: u32,
     pub(super) temperature: u32,
     pub(super) error_recovery: u32,
-    pub(super) async_events: u32,
+    pub(super) async_events: AsyncEventConfiguration,
     pub(super) queues: Option<u16>,
     masks: Vec<ReservationMask>,
 }
 
 impl Values {
     /// The reservation notifications that the host does not want on a namespace.
-    pub(super) fn mask(&self, nsid: u32) -> u32 {
-        self.masks.iter().find(|mask| mask.nsid == nsid).map_or(0, |mask| mask.value)
+    pub(super) fn mask(&self, nsid: u32) -> ReservationNotificationMask {
+        self.masks.iter().find(|mask| mask.nsid == nsid).map(|mask| mask.value).unwrap_or_default()
     }
 
     /// Sets what reservation notifications the host does not want on these namespaces.
-    pub(super) fn set_mask(&mut self, namespaces: &[u32], value: u32) {
+    pub(super) fn set_mask(&mut self, namespaces: &[u32], value: ReservationNotificationMask) {
         self.masks.retain(|mask| !namespaces.contains(&mask.nsid));
         self.masks.extend(namespaces.iter().map(|&nsid| ReservationMask { nsid, value }));
     }
@@ -44,6 +45,6 @@ impl Values {
 
     /// True when the host does not want to hear of this on a namespace.
     pub(super) fn masks(&self, nsid: u32, notice: Notice) -> bool {
-        self.mask(nsid).checked_shr(u32::from(notification_kind(notice))).unwrap_or(0) & 1 != 0
+        self.mask(nsid).masks(notice)
     }
 }

@@ -5,16 +5,16 @@ use alloc::vec::Vec;
 
 use super::admin::Admin;
 use super::command::Plan;
+use crate::async_event::AsyncEventConfiguration;
 use crate::features::{
-    CHANGEABLE, FeatureCommand, OF_NAMESPACE, Select, command_set_combination, fid, queue_count, queues,
+    FeatureCapabilities, FeatureCommand, HostIdentifierFormat, PowerManagement, ReservationNotificationMask,
+    Select, command_set_combination, fid, queue_count, queues,
 };
 use crate::sqe::ALL_NAMESPACES;
 use crate::status::Status;
 
 /// Data of Host Behavior Support.
 const BEHAVIOR: usize = 512;
-/// EXHID: the host identifier has 128 bits.
-const EXTENDED: u32 = 1;
 
 pub(super) fn get(admin: &Admin, command: FeatureCommand, nsid: u32) -> Result<Plan, Status> {
     let select = command.select.ok_or(Status::INVALID_FIELD.dnr())?;
@@ -24,26 +24,27 @@ pub(super) fn get(admin: &Admin, command: FeatureCommand, nsid: u32) -> Result<P
     let now = select == Select::Current;
     let values = &admin.values;
     let current = |value: u32| if now { value } else { 0 };
-    let (value, changeable) = match command.fid {
-        fid::ARBITRATION => (current(values.arbitration), true),
-        fid::TEMPERATURE => (current(values.temperature), true),
-        fid::ERROR_RECOVERY => (current(values.error_recovery), true),
-        fid::WRITE_CACHE => (u32::from(admin.has_cache()), false),
-        fid::QUEUES => (queues(values.queues.unwrap_or_else(|| admin.max_queues())), true),
-        fid::ASYNC_EVENTS => (current(values.async_events), true),
-        fid::KEEP_ALIVE => (current(admin.kato), true),
+    let (value, capabilities) = match command.fid {
+        fid::ARBITRATION => (current(values.arbitration), FeatureCapabilities::CONTROLLER),
+        fid::TEMPERATURE => (current(values.temperature), FeatureCapabilities::CONTROLLER),
+        fid::ERROR_RECOVERY => (current(values.error_recovery), FeatureCapabilities::CONTROLLER),
+        fid::WRITE_CACHE => (u32::from(admin.has_cache()), FeatureCapabilities::FIXED),
+        fid::QUEUES => {
+            (queues(values.queues.unwrap_or_else(|| admin.max_queues())), FeatureCapabilities::CONTROLLER)
+        }
+        fid::ASYNC_EVENTS => (current(values.async_events.0), FeatureCapabilities::CONTROLLER),
+        fid::KEEP_ALIVE => (current(admin.kato), FeatureCapabilities::CONTROLLER),
         fid::HOST_BEHAVIOR if now => return Ok(Plan::Respond(vec![0; BEHAVIOR].into())),
         fid::HOST_ID if now => return host_id(admin, command.value),
         // The only combination is the first, the NVM command set alone.
-        fid::POWER | fid::HOST_BEHAVIOR | fid::COMMAND_SETS => (0, true),
-        fid::WRITE_ATOMICITY | fid::HOST_ID => (0, false),
+        fid::POWER | fid::HOST_BEHAVIOR | fid::COMMAND_SETS => (0, FeatureCapabilities::CONTROLLER),
+        fid::WRITE_ATOMICITY | fid::HOST_ID => (0, FeatureCapabilities::FIXED),
         fid::RESERVATION_MASK | fid::RESERVATION_PERSISTENCE => {
             return of_namespace(admin, command.fid, select, nsid);
         }
         _ => return Err(Status::INVALID_FIELD.dnr()),
     };
-    let capabilities = if changeable { CHANGEABLE } else { 0 };
-    let value = if select == Select::Capabilities { capabilities } else { value };
+    let value = if select == Select::Capabilities { capabilities.dword() } else { value };
     Ok(Plan::success(u64::from(value)))
 }
 
@@ -54,9 +55,11 @@ fn of_namespace(admin: &Admin, feature: u8, select: Select, nsid: u32) -> Result
         return Err(Status::INVALID_NAMESPACE.dnr());
     }
     let value = match (feature, select) {
-        (fid::RESERVATION_MASK, Select::Capabilities) => CHANGEABLE | OF_NAMESPACE,
-        (_, Select::Capabilities) => OF_NAMESPACE,
-        (fid::RESERVATION_MASK, Select::Current) => admin.values.mask(nsid),
+        (feature, Select::Capabilities) => {
+            let changeable = feature == fid::RESERVATION_MASK;
+            FeatureCapabilities { changeable, namespace_specific: true }.dword()
+        }
+        (fid::RESERVATION_MASK, Select::Current) => admin.values.mask(nsid).0,
         _ => 0,
     };
     Ok(Plan::success(u64::from(value)))
@@ -70,12 +73,12 @@ fn set_mask(admin: &mut Admin, nsid: u32, value: u32) -> Result<Plan, Status> {
     if named.is_empty() {
         return Err(Status::INVALID_NAMESPACE.dnr());
     }
-    admin.values.set_mask(&named, value);
+    admin.values.set_mask(&named, ReservationNotificationMask(value));
     Ok(Plan::success(0))
 }
 
 fn host_id(admin: &Admin, value: u32) -> Result<Plan, Status> {
-    if value & EXTENDED == 0 {
+    if !HostIdentifierFormat(value).is_extended() {
         return Err(Status::HOST_ID_INCONSISTENT.dnr());
     }
     let identifier: Vec<u8> = admin.host.identifier.to_vec();
@@ -95,8 +98,8 @@ pub(super) fn set(admin: &mut Admin, command: FeatureCommand, nsid: u32) -> Resu
         fid::ARBITRATION => admin.values.arbitration = value,
         fid::TEMPERATURE => admin.values.temperature = value,
         fid::ERROR_RECOVERY => admin.values.error_recovery = value,
-        fid::ASYNC_EVENTS => admin.values.async_events = value,
-        fid::POWER if value & 0x1f != 0 => return Err(Status::INVALID_FIELD.dnr()),
+        fid::ASYNC_EVENTS => admin.values.async_events = AsyncEventConfiguration(value),
+        fid::POWER if PowerManagement(value).power_state() != 0 => return Err(Status::INVALID_FIELD.dnr()),
         fid::COMMAND_SETS if command_set_combination(value) != 0 => {
             return Err(Status::COMMAND_SET_COMBINATION.dnr());
         }

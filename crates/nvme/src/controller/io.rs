@@ -12,6 +12,7 @@ use zerocopy::FromBytes;
 use super::command::{DataTransfer, Plan, Position, Read, TransferKind, VolumeRef};
 use super::reservation::{plan_change, plan_report};
 use super::subsystem::{Namespace, NamespaceKey, Subsystem};
+use super::volume_states::VolumeStates;
 use crate::limits::{LEAST_TRANSFER, RANGES};
 use crate::nvm::{BlockCommand, DatasetManagement, Range};
 use crate::opcode::{CommandGroup, nvm};
@@ -24,13 +25,13 @@ use crate::width::{from_field, from_wide};
 /// A namespace as one queue sees it.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    pub(crate) nsid: u32,
+    nsid: u32,
     pub(crate) volume: VolumeId,
-    pub(crate) geometry: Geometry,
-    pub(crate) view: Arc<View>,
+    geometry: Geometry,
+    view: Arc<View>,
     access: Access,
     /// The volume's, of which `access` is what this host may do.
-    pub(crate) epoch: Epoch,
+    epoch: Epoch,
     features: Features,
     max_discard: u64,
     /// Bytes of the longest transfer.
@@ -83,12 +84,6 @@ impl Attached {
         };
         if allowed { Ok(()) } else { Err(Status::RESERVATION_CONFLICT.dnr()) }
     }
-
-    /// The reservations are these from now on.
-    pub(crate) fn see(&mut self, view: &Arc<View>, host: &Registrant) {
-        self.access = view.access(host);
-        self.view = Arc::clone(view);
-    }
 }
 
 /// The namespaces that a queue may use, and what bounds its commands.
@@ -114,7 +109,7 @@ impl Namespaces {
         self.attached.iter().map(Attached::key).filter(|key| !subsystem.has(*key)).collect()
     }
 
-    /// The subsystem is this from now on. What is known of the volumes is to be said again ([`Attached::see`]). What the host was once told
+    /// The subsystem is this from now on. What is known of the volumes is to be said again ([`Namespaces::apply`]). What the host was once told
     /// that it may transfer it still may.
     pub(crate) fn replace(&mut self, subsystem: &Subsystem) {
         self.max_transfer = self.max_transfer.max(from_field(subsystem.max_transfer()));
@@ -141,8 +136,27 @@ impl Namespaces {
         found.map_or(0, |position| position.saturating_add(1))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Attached> {
-        self.attached.iter_mut()
+    /// The identifiers of those that are on the volume.
+    pub(super) fn of_volume(&self, volume: VolumeId) -> impl Iterator<Item = u32> {
+        let attached = self.attached.iter().filter(move |namespace| namespace.volume == volume);
+        attached.map(|namespace| namespace.nsid)
+    }
+
+    /// The volume has this size from now on.
+    pub(super) fn resize(&mut self, volume: VolumeId, geometry: Geometry) {
+        let attached = self.attached.iter_mut().filter(|namespace| namespace.volume == volume);
+        attached.for_each(|namespace| namespace.geometry = geometry);
+    }
+
+    /// What the host may do is this from now on.
+    pub(super) fn apply(&mut self, states: &VolumeStates, host: &Registrant) {
+        for namespace in &mut self.attached {
+            if let Some(state) = states.find(namespace.volume) {
+                namespace.access = state.view.access(host);
+                namespace.view = Arc::clone(&state.view);
+                namespace.epoch = state.current.epoch;
+            }
+        }
     }
 
     pub(crate) fn find(&self, nsid: u32) -> Result<&Attached, Status> {

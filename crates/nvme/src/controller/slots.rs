@@ -7,10 +7,9 @@ use buf::Buf;
 use protocol::Instant;
 use volume::VolumeId;
 
-use super::allocation::Asking;
-use super::command::{DataTransfer, Position};
+use super::allocation::QueryProgress;
+use super::command::{DataTransfer, Position, ReceivedCommand};
 use crate::limits::{ABANDONED, FIRST_SLOTS};
-use crate::sqe::SubmissionQueueEntry;
 
 /// How far a command is.
 #[derive(Debug)]
@@ -32,7 +31,7 @@ pub(crate) enum Step {
     /// Requests are with a volume; Dataset Management has a list of ranges.
     Submitted { volume: VolumeId, ranges: Option<Buf>, position: Position },
     /// A volume is asked how blocks are allocated.
-    Query(Box<Asking>),
+    Query(Box<QueryProgress>),
     /// It waits: an Asynchronous Event Request, an Abort, or a Connect for its group.
     Held,
     /// It was aborted and is complete, but the host was asked for its data: what still comes is passed over.
@@ -40,11 +39,17 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// A request without further ones of its own is with this volume.
+    #[inline]
+    pub(crate) const fn submitted(volume: VolumeId, position: Position) -> Self {
+        Self::Submitted { volume, ranges: None, position }
+    }
+
     /// Which volume has its request.
     pub(crate) fn volume(&self) -> Option<VolumeId> {
         match self {
             Self::Submitted { volume, .. } => Some(*volume),
-            Self::Query(asking) => Some(asking.volume),
+            Self::Query(query) => Some(query.volume()),
             _ => None,
         }
     }
@@ -52,7 +57,7 @@ impl Step {
 
 #[derive(Debug)]
 pub(crate) struct Slot {
-    pub(crate) entry: SubmissionQueueEntry,
+    pub(crate) command: ReceivedCommand,
     pub(crate) step: Step,
 }
 
@@ -127,7 +132,7 @@ impl Slots {
     /// A slot that was never used, if there is room for one.
     fn add(&mut self) -> Option<u16> {
         let index = u16::try_from(self.list.len()).ok().filter(|index| *index < self.room)?;
-        self.list.push(Slot { entry: SubmissionQueueEntry::new(0, 0), step: Step::Free });
+        self.list.push(Slot { command: ReceivedCommand::NONE, step: Step::Free });
         self.cids.push(NONE);
         Some(index)
     }
@@ -158,15 +163,15 @@ impl Slots {
     }
 
     /// Begins a command; `None` when all slots are in use.
-    pub(crate) fn begin(&mut self, entry: SubmissionQueueEntry, step: Step) -> Option<u16> {
+    pub(crate) fn begin(&mut self, command: ReceivedCommand, step: Step) -> Option<u16> {
         let index = self.free.pop().or_else(|| self.add())?;
-        let cid = u32::from(entry.cid.get());
+        let cid = u32::from(command.entry.cid.get());
         if let Some(place) = self.cids.get_mut(usize::from(index)) {
             *place = cid;
         }
         self.count(cid, 1);
         let slot = self.get(index)?;
-        slot.entry = entry;
+        slot.command = command;
         // A free slot holds nothing: to say so spares looking for what is to be dropped there.
         debug_assert!(matches!(slot.step, Step::Free));
         core::mem::forget(core::mem::replace(&mut slot.step, step));
@@ -178,7 +183,7 @@ impl Slots {
     }
 
     /// Ends a command and gives what it was; `None` if there is none.
-    pub(crate) fn end(&mut self, index: u16) -> Option<SubmissionQueueEntry> {
+    pub(crate) fn end(&mut self, index: u16) -> Option<ReceivedCommand> {
         let slot = self.list.get_mut(usize::from(index))?;
         match slot.step {
             Step::Free => return None,
@@ -186,10 +191,10 @@ impl Slots {
             _ => {}
         }
         slot.step = Step::Free;
-        let entry = slot.entry;
+        let command = slot.command;
         self.forget(index);
         self.free.push(index);
-        Some(entry)
+        Some(command)
     }
 
     /// A command's identifier is free again, if it was not already.
@@ -203,14 +208,14 @@ impl Slots {
 
     /// Ends a command whose data is still to come: its memory and its identifier are free at once, its slot, which is
     /// the transfer tag, once the data has come. `None` when that is not so, or there are too many already.
-    pub(crate) fn abandon(&mut self, index: u16) -> Option<SubmissionQueueEntry> {
+    pub(crate) fn abandon(&mut self, index: u16) -> Option<ReceivedCommand> {
         let slot = self.list.get_mut(usize::from(index))?;
         let Step::Data { received, length, .. } = slot.step else { return None };
         if self.abandoned >= ABANDONED {
             return None;
         }
         slot.step = Step::Abandoned { received, length };
-        let entry = slot.entry;
+        let command = slot.command;
         self.forget(index);
         self.abandoned = self.abandoned.saturating_add(1);
         if self.abandoned > self.spare {
@@ -218,7 +223,7 @@ impl Slots {
             self.granted = self.granted.saturating_add(1);
             self.grow(self.room.saturating_add(1));
         }
-        Some(entry)
+        Some(command)
     }
 
     /// Counts data of an abandoned command that was passed over up to `end`.

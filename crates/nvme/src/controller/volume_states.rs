@@ -3,10 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use volume::VolumeId;
-use volume::reservation::View;
+use volume::reservation::{Registrant, View};
+use volume::{Epoch, VolumeId};
 
 use super::command::VolumeRef;
+use crate::status::Status;
 
 /// The state of a volume.
 #[derive(Debug)]
@@ -35,6 +36,17 @@ impl VolumeStates {
         state.current = current;
     }
 
+    /// Whether a host may read a volume, and what says so.
+    pub(super) fn judge_read(
+        &self,
+        volume: VolumeId,
+        host: Option<&Registrant>,
+    ) -> Result<VolumeRef, Status> {
+        let Some(state) = self.find(volume) else { return Ok(VolumeRef { volume, epoch: Epoch::default() }) };
+        let reads = host.is_none_or(|host| state.view.access(host).read);
+        if reads { Ok(state.current) } else { Err(Status::RESERVATION_CONFLICT.dnr()) }
+    }
+
     /// What is known of a volume.
     pub(super) fn find(&self, volume: VolumeId) -> Option<&VolumeState> {
         self.list.iter().find(|state| state.current.volume == volume)
@@ -43,8 +55,6 @@ impl VolumeStates {
 
 #[cfg(test)]
 mod tests {
-    use volume::Epoch;
-
     use super::*;
 
     #[test]

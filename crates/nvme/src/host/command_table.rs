@@ -1,14 +1,12 @@
 //! Commands that a host has under way, indexed by command identifier.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use buf::{Buf, BufList};
 use protocol::Instant;
-use volume::{Extent, Tag};
+use volume::{Durability, Extent, Tag};
 
-use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 
 /// Data on its way to the host.
@@ -72,37 +70,76 @@ pub(crate) enum HostCommand {
     AsyncEvent,
     KeepAlive,
     Disconnect,
-    Read(Tag, ReadTarget),
+    Read {
+        tag: Tag,
+        target: ReadTarget,
+    },
     /// A write or compare, with its data.
-    Write(Tag, WriteSource),
-    Plain(Tag),
-    /// A verification by reading, with what is left after this command.
-    Verify(Tag, ReadTarget, Extent),
-    /// Write zeroes of so many of the blocks that are left.
-    Zeroes(Tag, Zeroes, u64),
-    /// A write of zeros, with what is left after it; apart, as it is rare, and commands are moved about.
-    Zeros(Tag, WriteSource, Box<Zeroes>),
+    Write {
+        tag: Tag,
+        source: WriteSource,
+    },
+    Plain {
+        tag: Tag,
+    },
+    Verify(VerifyRead),
+    WriteZeroes(ZeroesCommand),
+    /// A write of zeros in place of Write Zeroes, with what is left after it; apart, as it is rare, and commands are moved about.
+    ZeroWrite {
+        tag: Tag,
+        source: WriteSource,
+        rest: Box<Zeroes>,
+    },
     /// A Reservation Report.
-    Report(Tag, ReadTarget),
-    /// A Get LBA Status about these blocks.
-    Query(Tag, ReadTarget, Extent),
+    Report {
+        tag: Tag,
+        target: ReadTarget,
+    },
+    Query(AllocationRead),
 }
 
-/// A write zeroes of any length.
+/// A read in place of Verify.
+#[derive(Debug)]
+pub(crate) struct VerifyRead {
+    pub(crate) tag: Tag,
+    pub(crate) target: ReadTarget,
+    /// What is left to verify after it.
+    pub(crate) rest: Extent,
+}
+
+/// A Get LBA Status.
+#[derive(Debug)]
+pub(crate) struct AllocationRead {
+    pub(crate) tag: Tag,
+    pub(crate) target: ReadTarget,
+    /// The blocks that it is about.
+    pub(crate) extent: Extent,
+}
+
+/// A Write Zeroes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ZeroesCommand {
+    pub(crate) tag: Tag,
+    pub(crate) zeroes: Zeroes,
+    /// How many of the blocks that are left it covers.
+    pub(crate) blocks: u64,
+}
+
+/// Blocks to be zeroed, as many as there may be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Zeroes {
     pub(crate) left: Extent,
-    pub(crate) fua: bool,
+    pub(crate) durability: Durability,
     pub(crate) deallocate: bool,
 }
 
 impl HostCommand {
     pub(crate) const fn target(&mut self) -> Option<&mut ReadTarget> {
         match self {
-            Self::Read(_, target)
-            | Self::Report(_, target)
-            | Self::Verify(_, target, _)
-            | Self::Query(_, target, _)
+            Self::Read { target, .. }
+            | Self::Report { target, .. }
+            | Self::Verify(VerifyRead { target, .. })
+            | Self::Query(AllocationRead { target, .. })
             | Self::Setup(Some(target)) => Some(target),
             _ => None,
         }
@@ -110,7 +147,7 @@ impl HostCommand {
 
     pub(crate) const fn source(&mut self) -> Option<&mut WriteSource> {
         match self {
-            Self::Write(_, source) | Self::Zeros(_, source, _) => Some(source),
+            Self::Write { source, .. } | Self::ZeroWrite { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -118,87 +155,17 @@ impl HostCommand {
     /// The request behind it.
     pub(crate) const fn tag(&self) -> Option<Tag> {
         match self {
-            Self::Read(tag, _)
-            | Self::Report(tag, _)
-            | Self::Write(tag, _)
-            | Self::Plain(tag)
-            | Self::Verify(tag, ..)
-            | Self::Query(tag, ..)
-            | Self::Zeroes(tag, ..)
-            | Self::Zeros(tag, ..) => Some(*tag),
+            Self::Read { tag, .. }
+            | Self::Report { tag, .. }
+            | Self::Write { tag, .. }
+            | Self::Plain { tag }
+            | Self::Verify(VerifyRead { tag, .. })
+            | Self::Query(AllocationRead { tag, .. })
+            | Self::WriteZeroes(ZeroesCommand { tag, .. })
+            | Self::ZeroWrite { tag, .. } => Some(*tag),
             _ => None,
         }
     }
-}
-
-/// A command that is about to be sent.
-#[derive(Debug)]
-pub(super) struct NewCommand {
-    pub(super) command: HostCommand,
-    pub(super) in_capsule: BufList,
-}
-
-impl NewCommand {
-    /// A command without data in its capsule.
-    #[inline]
-    pub(super) fn new(command: HostCommand) -> Self {
-        Self { command, in_capsule: BufList::new() }
-    }
-
-    /// A command with data in its capsule.
-    #[inline]
-    pub(super) const fn with_data(command: HostCommand, in_capsule: BufList) -> Self {
-        Self { command, in_capsule }
-    }
-}
-
-/// Data for the controller, of a command of this request.
-#[derive(Debug)]
-pub(super) struct NewData {
-    pub(super) tag: Tag,
-    pub(super) data: BufList,
-}
-
-/// A command whose data must be as long as its extent.
-#[derive(Debug)]
-pub(super) struct DataCommand {
-    pub(super) entry: SubmissionQueueEntry,
-    pub(super) extent: Extent,
-    pub(super) data: BufList,
-}
-
-/// The end of a command of the set-up, with what was read.
-#[derive(Debug)]
-pub(super) struct SetupEnd {
-    pub(super) status: Status,
-    pub(super) result: u64,
-    pub(super) target: Option<ReadTarget>,
-}
-
-/// The end of a Get LBA Status.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct QueryEnd<'a> {
-    pub(super) status: Status,
-    pub(super) target: &'a ReadTarget,
-    pub(super) asked: Extent,
-}
-
-/// The end of a read that stands for a verification.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PieceRead<'a> {
-    pub(super) status: Status,
-    pub(super) target: &'a ReadTarget,
-    /// What is left to verify.
-    pub(super) rest: Extent,
-}
-
-/// The end of a Write Zeroes command.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ZeroesEnd {
-    pub(super) status: Status,
-    pub(super) zeroes: Zeroes,
-    /// How many of the blocks it covered.
-    pub(super) blocks: u64,
 }
 
 /// A command that ends because its connection does.
@@ -206,8 +173,8 @@ pub(super) struct ZeroesEnd {
 pub(crate) struct EndedCommand {
     /// The request behind it.
     pub(crate) tag: Tag,
-    /// When it was overdue.
-    pub(crate) due: Option<Instant>,
+    /// It was overdue when that was looked at last.
+    pub(crate) overdue: bool,
     /// The buffer that a read was to fill; `None` while data is being received into it.
     pub(crate) memory: Option<Buf>,
 }
@@ -221,6 +188,8 @@ pub(crate) struct CommandTable {
     free: Vec<u16>,
     /// Commands that the controller has ended before they had sent all that was asked for.
     early: usize,
+    /// When to look for overdue commands; never later than the first of them is.
+    check_at: Option<Instant>,
 }
 
 /// A command's place.
@@ -236,7 +205,7 @@ struct Slot {
 impl CommandTable {
     pub(crate) fn new(count: u16) -> Self {
         let list = (0..count).map(|_| Slot { command: HostCommand::Free, due: None, sent: false }).collect();
-        Self { list, count, free: (0..count).rev().collect(), early: 0 }
+        Self { list, count, free: (0..count).rev().collect(), early: 0, check_at: None }
     }
 
     /// Every identifier that a command can have.
@@ -256,6 +225,11 @@ impl CommandTable {
         debug_assert!(matches!(slot.command, HostCommand::Free));
         core::mem::forget(core::mem::replace(&mut slot.command, command));
         (slot.due, slot.sent) = (due, false);
+        if let Some(due) = due
+            && self.check_at.is_none_or(|check_at| due < check_at)
+        {
+            self.check_at = Some(due);
+        }
         Some(cid)
     }
 
@@ -293,8 +267,33 @@ impl CommandTable {
         Some((self.end(cid)?, status))
     }
 
+    /// When to look for overdue commands.
+    #[inline]
+    pub(crate) fn check_at(&self) -> Option<Instant> {
+        self.check_at
+    }
+
+    /// True when a command is overdue.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
+        due(self.check_at) && due(self.first_due())
+    }
+
+    /// Looks for overdue commands, if it is time: true if there is one. They end with all others then: nothing is certain about those.
+    pub(crate) fn on_check(&mut self, now: Instant) -> bool {
+        if self.check_at.is_none_or(|check_at| check_at > now) {
+            return false;
+        }
+        self.check_at = self.first_due();
+        let overdue = self.check_at.is_some_and(|due| due <= now);
+        if overdue {
+            self.check_at = Some(now);
+        }
+        overdue
+    }
+
     /// When the first command is overdue; looks at all of them.
-    pub(crate) fn first_due(&self) -> Option<Instant> {
+    fn first_due(&self) -> Option<Instant> {
         self.list
             .iter()
             .filter(|slot| !matches!(slot.command, HostCommand::Free))
@@ -317,29 +316,16 @@ impl CommandTable {
     /// Ends all commands and gives the requests behind them.
     pub(crate) fn end_all(&mut self) -> Vec<EndedCommand> {
         self.early = 0;
+        let checked = self.check_at.take();
         self.identifiers()
             .filter_map(|cid| {
                 let due = self.list.get(usize::from(cid)).and_then(|slot| slot.due);
                 let command = self.end(cid)?;
                 let tag = command.tag()?;
-                let memory = if let HostCommand::Read(_, target) = command { target.buf } else { None };
-                Some(EndedCommand { tag, due, memory })
+                let memory = if let HostCommand::Read { target, .. } = command { target.buf } else { None };
+                let overdue = due.is_some_and(|due| Some(due) <= checked);
+                Some(EndedCommand { tag, overdue, memory })
             })
             .collect()
-    }
-}
-
-/// Queries of an admin queue.
-#[derive(Debug, Default)]
-pub(super) struct Queries {
-    pub(super) under_way: usize,
-    pub(super) waiting: VecDeque<(Tag, Extent)>,
-}
-
-impl Queries {
-    /// Forgets all; gives those that were not sent.
-    pub(super) fn end(&mut self) -> VecDeque<(Tag, Extent)> {
-        self.under_way = 0;
-        core::mem::take(&mut self.waiting)
     }
 }

@@ -1,6 +1,6 @@
 //! Submission queue entries that the host makes of requests (NVM Command Set §3.2).
 
-use volume::Extent;
+use volume::{Durability, Extent};
 
 use crate::limits::BLOCKS_PER_COMMAND;
 use crate::nvm::BlockCommand;
@@ -9,8 +9,8 @@ use crate::sqe::SubmissionQueueEntry;
 use crate::width::to_field;
 
 /// The fields of a command that touches `extent`.
-pub(super) const fn block(extent: Extent, fua: bool) -> BlockCommand {
-    BlockCommand { extent, fua, deallocate: false, protection: false }
+pub(super) fn block(extent: Extent, durability: Durability) -> BlockCommand {
+    BlockCommand { extent, fua: durability == Durability::Durable, deallocate: false, protection: false }
 }
 
 /// The command with `length` bytes of data that the transport moves.

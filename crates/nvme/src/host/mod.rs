@@ -21,17 +21,21 @@ use crate::violation::Violation;
 use crate::width::from_field;
 
 mod allocation;
+mod allocation_queries;
+mod capsule_data;
 mod command_table;
 mod entry;
 mod fabric_transport;
+mod keep_alive;
 mod queue;
 mod refusal;
 mod setup;
+mod status_poll;
 mod verify;
 mod zeroes;
 
 pub use command_table::{ReadTarget, WriteSource};
-pub use fabric_transport::FabricTransport;
+pub use fabric_transport::{CommandCapsule, FabricTransport};
 pub use queue::{CompletionError, HostQueue};
 
 pub use crate::transport::tcp::HostConnection as Connection;

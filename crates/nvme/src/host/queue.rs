@@ -14,23 +14,26 @@ use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag, V
 use wire::little_endian::{U32, U64};
 use zerocopy::IntoBytes;
 
-use super::command_table::{
-    CommandTable, DataCommand, EndedCommand, HostCommand, NewCommand, NewData, PieceRead, Queries, QueryEnd,
-    ReadTarget, SetupEnd, WriteSource, Zeroes, ZeroesEnd,
-};
+use super::allocation_queries::AllocationQueries;
+use super::capsule_data::CapsuleData;
+use super::command_table::{CommandTable, EndedCommand, HostCommand, ReadTarget, WriteSource};
 use super::entry::{block, fits, moving};
-use super::fabric_transport::FabricTransport;
+use super::fabric_transport::{CommandCapsule, FabricTransport};
+use super::keep_alive::KeepAlive;
 use super::setup::{Next, Setup};
+use super::status_poll::Readiness;
+use super::zeroes::{ZeroMethod, Zeroes};
 use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, disconnect};
-use crate::limits::{ADMIN_TIME, ASKED_TIME, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME, READY_POLL};
+use crate::limits::{ADMIN_TIME, CONNECT_TIME, DISCONNECT_TIME, DISCOVERY_TIME};
 use crate::nvm::{Range, deallocate_one};
 use crate::opcode::{admin, nvm};
 use crate::properties::offset;
 use crate::sgl::SglDescriptor;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
+use crate::width::to_field;
 
 mod reserve;
 
@@ -59,24 +62,15 @@ pub struct HostQueue<T> {
     state: State,
     pub(super) commands: CommandTable,
     setup: Option<Setup>,
-    /// The controller has refused to write zeroes.
-    pub(super) writes_zeros: bool,
-    /// Bytes that a command's capsule takes: what the controller offers, or none for a time after it had no memory for them.
-    pub(super) in_capsule: usize,
-    /// When data may go in capsules again.
-    in_capsule_from: Instant,
-    /// A change that was reported while the chain was busy.
-    refresh: bool,
+    pub(super) zero_method: ZeroMethod,
+    pub(super) capsule_data: CapsuleData,
+    keep_alive: KeepAlive,
+    /// Requests for which there was no command identifier, or that came before the queue was ready.
     pending: VecDeque<Request>,
-    pub(super) queries: Queries,
+    pub(super) queries: AllocationQueries,
     pub(super) actions: VecDeque<Action>,
     /// When the transport must be there, or the controller must have told all of its discovery log page.
     answer_by: Option<Instant>,
-    /// When to look for overdue commands; never later than the first of them is.
-    check: Option<Instant>,
-    keep_alive: Option<Instant>,
-    look_again: Option<Instant>,
-    ready_by: Option<Instant>,
     close: Option<CloseReason>,
     failed: bool,
 }
@@ -90,26 +84,21 @@ impl<T: FabricTransport> HostQueue<T> {
             Queue::Admin { nsid, queues, .. } => Some(Setup::new(Some((*nsid, *queues)))),
             Queue::Io { .. } => None,
         };
-        let in_capsule = config.in_capsule();
-        let command_time = config.command_time;
+        let kato = if let Queue::Admin { kato, .. } = config.queue { kato } else { 0 };
+        let (capsule_data, command_time) = (CapsuleData::new(config.in_capsule()), config.command_time);
         Self {
             transport,
             config,
             state: State::ExpectTransport,
             commands: CommandTable::new(entries.saturating_sub(1)),
             setup,
-            writes_zeros: false,
-            in_capsule,
-            in_capsule_from: now,
-            refresh: false,
+            zero_method: ZeroMethod::WriteZeroes,
+            capsule_data,
+            keep_alive: KeepAlive::new(kato),
             pending: VecDeque::new(),
-            queries: Queries::default(),
+            queries: AllocationQueries::default(),
             actions: VecDeque::new(),
             answer_by: Some(now + CONNECT_TIME.min(command_time)),
-            check: None,
-            keep_alive: None,
-            look_again: None,
-            ready_by: None,
             close: None,
             failed: false,
         }
@@ -161,19 +150,21 @@ impl<T: FabricTransport> HostQueue<T> {
     /// Ends the queue: every request is answered, and the failure is reported once.
     pub fn fail(&mut self, failure: Failure, reason: CloseReason) {
         self.close.get_or_insert(reason);
-        (self.answer_by, self.keep_alive, self.look_again) = (None, None, None);
-        let checked = self.check.take();
-        for EndedCommand { tag, due, memory } in self.commands.end_all() {
-            let overdue =
-                matches!(failure, Failure::TimedOut(_)) && due.is_some_and(|due| Some(due) <= checked);
-            let kind = if overdue { VolumeErrorKind::TimedOut } else { VolumeErrorKind::Unreachable };
+        self.answer_by = None;
+        self.keep_alive.stop();
+        if let Some(setup) = &mut self.setup {
+            setup.stop();
+        }
+        for EndedCommand { tag, overdue, memory } in self.commands.end_all() {
+            let timed_out = matches!(failure, Failure::TimedOut(_)) && overdue;
+            let kind = if timed_out { VolumeErrorKind::TimedOut } else { VolumeErrorKind::Unreachable };
             self.give_back(tag, kind, memory);
         }
         while let Some(request) = self.pending.pop_front() {
             self.refuse(request, VolumeErrorKind::Unreachable);
         }
-        for (tag, _) in self.queries.end() {
-            self.answer(tag, Err(VolumeErrorKind::Unreachable));
+        for query in self.queries.end_all() {
+            self.answer(query.tag, Err(VolumeErrorKind::Unreachable));
         }
         if !core::mem::replace(&mut self.failed, true) {
             self.actions.push_back(Action::Failed(failure));
@@ -191,18 +182,12 @@ impl<T: FabricTransport> HostQueue<T> {
         self.actions.push_back(Action::Complete(Completion { tag, result }));
     }
 
-    /// Sends a command with what is in its capsule.
-    pub(super) fn send(&mut self, now: Instant, mut entry: SubmissionQueueEntry, new: NewCommand) {
-        let NewCommand { command, in_capsule } = new;
+    /// Sends a command in its capsule.
+    pub(super) fn send(&mut self, now: Instant, command: HostCommand, mut capsule: CommandCapsule) {
         let due = self.time_limit(&command).map(|time| now + time);
         let Some(cid) = self.commands.begin(command, due) else { return };
-        entry.cid.set(cid);
-        if let Some(due) = due
-            && self.check.is_none_or(|check| due < check)
-        {
-            self.check = Some(due);
-        }
-        self.transport.send_command(entry, in_capsule);
+        capsule.entry.cid.set(cid);
+        self.transport.send_command(capsule);
     }
 
     /// How long a command may take.
@@ -215,14 +200,14 @@ impl<T: FabricTransport> HostQueue<T> {
                 Queue::Discovery | Queue::Io { .. } => Some(ADMIN_TIME),
             },
             HostCommand::Disconnect => Some(DISCONNECT_TIME),
-            HostCommand::Read(..)
-            | HostCommand::Report(..)
-            | HostCommand::Write(..)
-            | HostCommand::Plain(_)
-            | HostCommand::Verify(..)
-            | HostCommand::Query(..)
-            | HostCommand::Zeroes(..)
-            | HostCommand::Zeros(..) => Some(self.config.command_time),
+            HostCommand::Read { .. }
+            | HostCommand::Report { .. }
+            | HostCommand::Write { .. }
+            | HostCommand::Plain { .. }
+            | HostCommand::Verify(_)
+            | HostCommand::Query(_)
+            | HostCommand::WriteZeroes(_)
+            | HostCommand::ZeroWrite { .. } => Some(self.config.command_time),
         }
     }
 
@@ -230,16 +215,6 @@ impl<T: FabricTransport> HostQueue<T> {
     fn setup_time(&self) -> Duration {
         let most = if self.state == State::Connecting { CONNECT_TIME } else { ADMIN_TIME };
         most.min(self.config.command_time)
-    }
-
-    /// Ends the connection if a command is overdue: nothing is certain about its others then.
-    fn check_commands(&mut self, now: Instant) {
-        self.check = self.commands.first_due();
-        if self.check.is_some_and(|due| due <= now) {
-            let text = "the controller did not answer in time";
-            self.check = Some(now);
-            self.fail(Failure::TimedOut(text), CloseReason::TimedOut(text));
-        }
     }
 
     /// The transport is there: the queue connects.
@@ -258,11 +233,8 @@ impl<T: FabricTransport> HostQueue<T> {
         };
         let data = ConnectData::new(&self.config.host, cntlid, &self.config.subnqn);
         let data = BufList::from(SharedBuf::from(data.as_bytes().to_vec()));
-        self.send(
-            now,
-            Connect::entry(qid, entries.saturating_sub(1), kato),
-            NewCommand::with_data(HostCommand::Setup(None), data),
-        );
+        let entry = Connect::entry(qid, entries.saturating_sub(1), kato);
+        self.send(now, HostCommand::Setup(None), CommandCapsule { entry, data });
     }
 
     /// A command has ended.
@@ -282,9 +254,7 @@ impl<T: FabricTransport> HostQueue<T> {
         let command = self.commands.end(cid).ok_or(CompletionError::UnknownCommand)?;
         match command {
             HostCommand::Free => {}
-            HostCommand::Setup(target) => {
-                self.handle_setup(now, SetupEnd { status, result: entry.result(), target });
-            }
+            HostCommand::Setup(target) => self.handle_setup(now, entry, target),
             HostCommand::AsyncEvent => self.handle_event(now, status),
             HostCommand::KeepAlive if status.is_success() => {}
             HostCommand::KeepAlive => {
@@ -292,42 +262,29 @@ impl<T: FabricTransport> HostQueue<T> {
                 self.fail(Failure::Refused(status), CloseReason::TimedOut(text));
             }
             HostCommand::Disconnect => self.finish(),
-            HostCommand::Read(tag, target) => self.complete_read(tag, status, target),
-            HostCommand::Report(tag, target) => self.complete_report(tag, status, &target),
-            HostCommand::Query(tag, target, asked) => {
-                self.complete_query(now, tag, QueryEnd { status, target: &target, asked });
-            }
-            HostCommand::Verify(tag, target, rest) => {
-                self.verified(now, tag, PieceRead { status, target: &target, rest });
-            }
-            HostCommand::Zeroes(tag, zeroes, blocks) => {
-                self.zeroed(now, tag, ZeroesEnd { status, zeroes, blocks });
-            }
+            HostCommand::Read { tag, target } => self.complete_read(tag, status, target),
+            HostCommand::Report { tag, target } => self.complete_report(tag, status, &target),
+            HostCommand::Query(query) => self.complete_query(now, status, &query),
+            HostCommand::Verify(read) => self.verified(now, status, &read),
+            HostCommand::WriteZeroes(command) => self.zeroed(now, status, command),
             // A success without all of the data is none.
-            HostCommand::Write(tag, source) | HostCommand::Zeros(tag, source, _)
+            HostCommand::Write { tag, source } | HostCommand::ZeroWrite { tag, source, .. }
                 if status.is_success() && !source.is_whole() =>
             {
                 self.answer(tag, Err(VolumeErrorKind::Media));
             }
-            HostCommand::Plain(tag) | HostCommand::Zeros(tag, ..) if !status.is_success() => {
-                self.ask_first(now, status);
+            HostCommand::Plain { tag } | HostCommand::ZeroWrite { tag, .. } if !status.is_success() => {
+                // If it came with data, the controller may have had no memory for that.
+                if !status.is_final() && status.code() == Status::COMMAND_INTERRUPTED.code() {
+                    self.capsule_data.on_interrupted(now);
+                }
                 self.complete(tag, status);
             }
-            HostCommand::Zeros(tag, _, zeroes) if status.is_success() => self.send_zeroes(now, tag, *zeroes),
-            HostCommand::Write(tag, _) | HostCommand::Plain(tag) | HostCommand::Zeros(tag, ..) => {
-                self.complete(tag, status);
-            }
+            HostCommand::ZeroWrite { tag, rest, .. } => self.send_zeroes(now, tag, *rest),
+            HostCommand::Write { tag, .. } | HostCommand::Plain { tag } => self.complete(tag, status),
         }
         self.start_pending(now);
         Ok(())
-    }
-
-    /// A command is to be made again: if it came with data, the controller may have had no memory for that, and cannot let it wait where other data
-    /// comes behind it. For a time commands send their data when they are asked for it, so that they wait at the controller, in their order.
-    fn ask_first(&mut self, now: Instant, status: Status) {
-        if !status.is_final() && status.code() == Status::COMMAND_INTERRUPTED.code() {
-            (self.in_capsule, self.in_capsule_from) = (0, now + ASKED_TIME);
-        }
     }
 
     /// Something was sent: ends the commands whose end waited for the data that the controller had asked for.
@@ -360,8 +317,8 @@ impl<T: FabricTransport> HostQueue<T> {
     }
 
     /// A step of the set-up has ended.
-    fn handle_setup(&mut self, now: Instant, ended: SetupEnd) {
-        let SetupEnd { status, result, target } = ended;
+    fn handle_setup(&mut self, now: Instant, entry: CompletionQueueEntry, target: Option<ReadTarget>) {
+        let (status, result) = (entry.status(), entry.result());
         if self.state == State::Connecting {
             return self.handle_connected(now, status, result);
         }
@@ -390,7 +347,7 @@ impl<T: FabricTransport> HostQueue<T> {
             Some(setup) => {
                 self.state = State::Setup;
                 let next = setup.begin(cntlid);
-                self.schedule_keep_alive(now);
+                self.keep_alive.start(now);
                 self.follow(now, next);
             }
         }
@@ -404,26 +361,24 @@ impl<T: FabricTransport> HostQueue<T> {
                 if data != 0 {
                     entry.dptr = SglDescriptor::transport(u32::try_from(data).unwrap_or(0));
                 }
-                self.send(now, entry, NewCommand::new(HostCommand::Setup(target)));
+                self.send(now, HostCommand::Setup(target), CommandCapsule::bare(entry));
             }
             Next::Wait => {
-                let time = self.setup.as_ref().map_or(ADMIN_TIME, Setup::ready_time);
-                let by = *self.ready_by.get_or_insert(now + time);
-                if by <= now {
+                if self.setup.as_mut().map(|setup| setup.wait(now)) == Some(Readiness::Overdue) {
                     let text = "the controller did not become ready";
-                    return self.fail(Failure::TimedOut(text), CloseReason::TimedOut(text));
+                    self.fail(Failure::TimedOut(text), CloseReason::TimedOut(text));
                 }
-                self.look_again = Some(now + READY_POLL);
             }
             Next::Ready(remote) if self.state == State::Ready => {
                 self.actions.push_back(Action::NamespaceChanged(Box::new(remote)));
-                self.refresh_if_due(now);
+                if let Some(next) = self.setup.as_mut().and_then(Setup::next_change) {
+                    self.follow(now, next);
+                }
             }
             Next::Ready(remote) => {
                 self.state = State::Ready;
                 self.actions.push_back(Action::Ready(Box::new(remote)));
-                let entry = SubmissionQueueEntry::new(admin::ASYNC_EVENT_REQUEST, 0);
-                self.send(now, entry, NewCommand::new(HostCommand::AsyncEvent));
+                self.send_event_request(now);
             }
             Next::Discovered(entries) => {
                 self.actions.push_back(Action::Discovered(entries));
@@ -438,26 +393,15 @@ impl<T: FabricTransport> HostQueue<T> {
         if !status.is_success() {
             return;
         }
-        let entry = SubmissionQueueEntry::new(admin::ASYNC_EVENT_REQUEST, 0);
-        self.send(now, entry, NewCommand::new(HostCommand::AsyncEvent));
-        self.refresh = true;
-        self.refresh_if_due(now);
-    }
-
-    fn refresh_if_due(&mut self, now: Instant) {
-        if let Some(setup) = &mut self.setup
-            && setup.is_done()
-            && core::mem::take(&mut self.refresh)
-        {
-            let next = setup.refresh();
+        self.send_event_request(now);
+        if let Some(next) = self.setup.as_mut().and_then(Setup::on_change) {
             self.follow(now, next);
         }
     }
 
-    fn schedule_keep_alive(&mut self, now: Instant) {
-        if let Queue::Admin { kato, .. } = self.config.queue {
-            self.keep_alive = (kato != 0).then(|| now + Duration::from_millis(u64::from(kato / 2)));
-        }
+    fn send_event_request(&mut self, now: Instant) {
+        let entry = SubmissionQueueEntry::new(admin::ASYNC_EVENT_REQUEST, 0);
+        self.send(now, HostCommand::AsyncEvent, CommandCapsule::bare(entry));
     }
 
     fn takes_commands(&self) -> bool {
@@ -484,26 +428,30 @@ impl<T: FabricTransport> HostQueue<T> {
                 if !fits(extent, block_size, length) {
                     return self.refuse_length(tag, extent, Some(into));
                 }
-                let entry = moving(block(extent, false).encode(nvm::READ, nsid), length);
-                let command = HostCommand::Read(tag, ReadTarget::new(into, length));
-                self.send(now, entry, NewCommand::new(command));
+                let entry = moving(block(extent, Durability::Cached).encode(nvm::READ, nsid), length);
+                let command = HostCommand::Read { tag, target: ReadTarget::new(into, length) };
+                self.send(now, command, CommandCapsule::bare(entry));
+            }
+            Operation::Write { extent, data, .. } | Operation::Compare { extent, data }
+                if !fits(extent, block_size, data.len()) =>
+            {
+                self.refuse_length(tag, extent, None);
             }
             Operation::Write { extent, data, durability } => {
-                let entry = block(extent, durability == Durability::Durable).encode(nvm::WRITE, nsid);
-                self.start_data(now, tag, DataCommand { entry, extent, data });
+                let entry = block(extent, durability).encode(nvm::WRITE, nsid);
+                self.send_with_data(now, tag, CommandCapsule { entry, data });
             }
             Operation::Compare { extent, data } => {
-                let entry = block(extent, false).encode(nvm::COMPARE, nsid);
-                self.start_data(now, tag, DataCommand { entry, extent, data });
+                let entry = block(extent, Durability::Cached).encode(nvm::COMPARE, nsid);
+                self.send_with_data(now, tag, CommandCapsule { entry, data });
             }
             Operation::Flush => {
                 let entry = SubmissionQueueEntry::new(nvm::FLUSH, nsid);
-                self.send(now, entry, NewCommand::new(HostCommand::Plain(tag)));
+                self.send(now, HostCommand::Plain { tag }, CommandCapsule::bare(entry));
             }
             Operation::Discard { extent } => self.start_discard(now, tag, extent),
             Operation::WriteZeroes { extent, durability, may_unmap } => {
-                let fua = durability == Durability::Durable;
-                self.send_zeroes(now, tag, Zeroes { left: extent, fua, deallocate: may_unmap });
+                self.send_zeroes(now, tag, Zeroes { left: extent, durability, deallocate: may_unmap });
             }
             Operation::Verify { extent } => self.start_verify(now, tag, extent),
             Operation::Reserve(command) => self.start_reserve(now, tag, &command),
@@ -512,29 +460,17 @@ impl<T: FabricTransport> HostQueue<T> {
         }
     }
 
-    /// Begins a command whose data must be as long as its extent.
-    fn start_data(&mut self, now: Instant, tag: Tag, command: DataCommand) {
-        let DataCommand { entry, extent, data } = command;
-        let block_size = self.remote().map_or(512, |remote| remote.geometry.block_size);
-        if !fits(extent, block_size, data.len()) {
-            return self.refuse_length(tag, extent, None);
-        }
-        self.send_with_data(now, entry, NewData { tag, data });
-    }
-
     /// Sends a command that has data for the controller: in the capsule if it fits, else when it is asked for.
-    fn send_with_data(&mut self, now: Instant, mut entry: SubmissionQueueEntry, new: NewData) {
-        let NewData { tag, data } = new;
+    pub(super) fn send_with_data(&mut self, now: Instant, tag: Tag, capsule: CommandCapsule) {
+        let CommandCapsule { mut entry, data } = capsule;
         let length = data.len();
-        if length <= self.in_capsule {
-            entry.dptr = SglDescriptor::in_capsule(u32::try_from(length).unwrap_or(0));
-            return self.send(now, entry, NewCommand::with_data(HostCommand::Plain(tag), data));
+        if self.capsule_data.takes(length) {
+            entry.dptr = SglDescriptor::in_capsule(to_field(length));
+            return self.send(now, HostCommand::Plain { tag }, CommandCapsule { entry, data });
         }
-        if self.in_capsule == 0 && self.in_capsule_from <= now {
-            self.in_capsule = self.config.in_capsule();
-        }
-        let command = HostCommand::Write(tag, WriteSource::new(data));
-        self.send(now, moving(entry, length), NewCommand::new(command));
+        self.capsule_data.on_data_apart(now);
+        let command = HostCommand::Write { tag, source: WriteSource::new(data) };
+        self.send(now, command, CommandCapsule::bare(moving(entry, length)));
     }
 
     fn start_discard(&mut self, now: Instant, tag: Tag, extent: Extent) {
@@ -547,7 +483,7 @@ impl<T: FabricTransport> HostQueue<T> {
         }
         let range = Range { attributes: U32::ZERO, blocks: U32::new(blocks), start: U64::new(extent.start) };
         let data = BufList::from(SharedBuf::from(range.as_bytes().to_vec()));
-        self.send_with_data(now, deallocate_one(nsid), NewData { tag, data });
+        self.send_with_data(now, tag, CommandCapsule { entry: deallocate_one(nsid), data });
     }
 
     fn cancel(&mut self, tag: Tag) {
@@ -567,7 +503,7 @@ impl<T: FabricTransport> HostQueue<T> {
             let configuration = self.setup.as_ref().map(Setup::configuration).unwrap_or_default();
             Property::set(offset::CC, configuration.with_shutdown().0)
         };
-        self.send(now, entry, NewCommand::new(HostCommand::Disconnect));
+        self.send(now, HostCommand::Disconnect, CommandCapsule::bare(entry));
     }
 
     /// What is asked of the queue from inside.
@@ -592,31 +528,35 @@ impl<T: FabricTransport> HostQueue<T> {
 
     /// True when [`HostQueue::handle_timeout`] ends the queue, as the controller has not answered in time: whoever has memory of reads may give it back before.
     pub fn is_overdue(&self, now: Instant) -> bool {
-        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
-        due(self.answer_by) || due(self.check) && due(self.commands.first_due())
+        self.is_unanswered(now) || self.commands.is_overdue(now)
+    }
+
+    /// True when the transport is not there in time, or the discovery log page was not told whole.
+    fn is_unanswered(&self, now: Instant) -> bool {
+        self.answer_by.is_some_and(|answer_by| answer_by <= now)
     }
 
     /// The time that [`HostQueue::poll_timeout`] named has come.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let due = |deadline: Option<Instant>| deadline.is_some_and(|deadline| deadline <= now);
-        if due(self.answer_by) {
-            let text = "the controller did not answer in time";
-            return self.fail(Failure::TimedOut(text), CloseReason::TimedOut(text));
+        if self.is_unanswered(now) {
+            return self.time_out();
         }
-        if due(self.check) {
-            self.check_commands(now);
+        if self.commands.on_check(now) {
+            self.time_out();
         }
-        if due(self.look_again) {
-            self.look_again = None;
-            if let Some(next) = self.setup.as_mut().map(Setup::look_again) {
-                self.follow(now, next);
-            }
+        if let Some(next) = self.setup.as_mut().and_then(|setup| setup.on_time(now)) {
+            self.follow(now, next);
         }
-        if due(self.keep_alive) {
-            self.schedule_keep_alive(now);
+        if self.keep_alive.is_due(now) {
+            self.keep_alive.start(now);
             let entry = SubmissionQueueEntry::new(admin::KEEP_ALIVE, 0);
-            self.send(now, entry, NewCommand::new(HostCommand::KeepAlive));
+            self.send(now, HostCommand::KeepAlive, CommandCapsule::bare(entry));
         }
+    }
+
+    fn time_out(&mut self) {
+        let text = "the controller did not answer in time";
+        self.fail(Failure::TimedOut(text), CloseReason::TimedOut(text));
     }
 
     /// The transport has ended: nothing is sent any more.
@@ -634,7 +574,8 @@ impl<T: FabricTransport> HostQueue<T> {
     /// When there is something to do although nothing comes.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.answer_by, self.check, self.look_again, self.keep_alive].into_iter().flatten().min()
+        let setup = self.setup.as_ref().and_then(Setup::due);
+        [self.answer_by, self.commands.check_at(), setup, self.keep_alive.due()].into_iter().flatten().min()
     }
 
     /// Why the queue is over, once it is.

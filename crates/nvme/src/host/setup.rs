@@ -5,9 +5,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use protocol::Instant;
 use volume::{Features, Geometry, Limits};
 use zerocopy::FromBytes;
 
+use super::status_poll::{Readiness, StatusPoll};
 use super::{Failure, RemoteNamespace};
 use crate::fabrics::{Property, PropertySize};
 use crate::features::{self, fid, queue_count};
@@ -15,7 +17,7 @@ use crate::identify::{
     self, CSI_NVM, Identify, IdentifyController, IdentifyNamespace, NamespaceIds, NvmNamespace, SIZE, cns,
     read_descriptors,
 };
-use crate::limits::{DISCOVERY_CHUNK, DISCOVERY_ENTRIES, DISCOVERY_RETRIES, MAX_H2C_DATA};
+use crate::limits::{DISCOVERY_CHUNK, DISCOVERY_ENTRIES, DISCOVERY_RETRIES, HOST_TRANSFER};
 use crate::log::{
     ChangedNamespaces, DiscoveryEntry, DiscoveryHeader, GetLogPage, RawEntry, TransportType, lid,
 };
@@ -79,6 +81,9 @@ pub(crate) struct Setup {
     queues: u16,
     namespace: Option<(Geometry, Limits, Features)>,
     log: Log,
+    status_poll: StatusPoll,
+    /// The namespace has changed while the chain was busy.
+    changed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -102,7 +107,7 @@ impl Setup {
             cntlid: 0,
             capabilities: Capabilities(0),
             ready_time: 1,
-            max_transfer: MAX_H2C_DATA,
+            max_transfer: HOST_TRANSFER,
             in_capsule: 0,
             oacs: 0,
             oncs: 0,
@@ -112,6 +117,8 @@ impl Setup {
             queues: 1,
             namespace: None,
             log: Log::default(),
+            status_poll: StatusPoll::default(),
+            changed: false,
         }
     }
 
@@ -120,7 +127,7 @@ impl Setup {
         Self { transport, ..self }
     }
 
-    pub(crate) const fn is_done(&self) -> bool {
+    const fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
     }
 
@@ -139,7 +146,7 @@ impl Setup {
     }
 
     /// How long the controller may take to become ready.
-    pub(crate) fn ready_time(&self) -> Duration {
+    fn ready_time(&self) -> Duration {
         Duration::from_millis(u64::from(self.ready_time).saturating_mul(500))
     }
 
@@ -149,14 +156,45 @@ impl Setup {
         self.to(Stage::Capabilities, Property::get(offset::CAP, PropertySize::Eight), 0)
     }
 
+    /// The controller is not ready: its status is looked at again, or its time is over.
+    pub(crate) fn wait(&mut self, now: Instant) -> Readiness {
+        self.status_poll.on_not_ready(now, self.ready_time())
+    }
+
+    /// When there is something to do although nothing comes.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.status_poll.due()
+    }
+
+    /// The time is this: what comes next, if it has come to that.
+    pub(crate) fn on_time(&mut self, now: Instant) -> Option<Next> {
+        self.status_poll.take_due(now).then(|| self.look_again())
+    }
+
+    /// The queue ends.
+    pub(crate) fn stop(&mut self) {
+        self.status_poll.stop();
+    }
+
     /// Looks at the status again.
-    pub(crate) fn look_again(&mut self) -> Next {
+    fn look_again(&mut self) -> Next {
         self.to(Stage::Status, Property::get(offset::CSTS, PropertySize::Four), 0)
+    }
+
+    /// The namespace has changed: it is looked at again, now or when the chain is done.
+    pub(crate) fn on_change(&mut self) -> Option<Next> {
+        self.changed = true;
+        self.next_change()
+    }
+
+    /// What comes next once the chain is done, if the namespace has changed meanwhile.
+    pub(crate) fn next_change(&mut self) -> Option<Next> {
+        (self.is_done() && core::mem::take(&mut self.changed)).then(|| self.refresh())
     }
 
     /// Looks at the namespace again, after it changed: first the list of changes, so that the controller
     /// reports the next one.
-    pub(crate) fn refresh(&mut self) -> Next {
+    fn refresh(&mut self) -> Next {
         let length = ChangedNamespaces::default().page().len();
         let bytes = u32::try_from(length).unwrap_or(0);
         self.to(Stage::ChangedList, GetLogPage::entry(lid::CHANGED_NAMESPACES, 0, bytes), length)
@@ -236,7 +274,7 @@ impl Setup {
             return Next::Fail(MALFORMED);
         };
         let limit = identify.max_transfer(self.capabilities.min_page()).unwrap_or(u32::MAX);
-        self.max_transfer = limit.min(MAX_H2C_DATA);
+        self.max_transfer = limit.min(HOST_TRANSFER);
         self.in_capsule = identify.in_capsule();
         self.oacs = identify.oacs.get();
         self.oncs = identify.oncs.get();

@@ -3,14 +3,15 @@
 
 use buf::Buf;
 use protocol::Instant;
-use volume::{Extent, Outcome, Tag, VolumeErrorKind};
+use volume::{Durability, Extent, Outcome, Tag, VolumeErrorKind};
 
-use super::command_table::{HostCommand, NewCommand, PieceRead, ReadTarget};
+use super::command_table::{HostCommand, ReadTarget, VerifyRead};
 use super::entry::{block, moving};
-use super::fabric_transport::FabricTransport;
+use super::fabric_transport::{CommandCapsule, FabricTransport};
 use super::queue::HostQueue;
 use crate::limits::BLOCKS_PER_COMMAND;
 use crate::opcode::nvm;
+use crate::status::Status;
 
 impl<T: FabricTransport> HostQueue<T> {
     /// Begins to verify an extent.
@@ -20,8 +21,8 @@ impl<T: FabricTransport> HostQueue<T> {
         }
         match self.remote() {
             Some(remote) if remote.verifies => {
-                let entry = block(extent, false).encode(nvm::VERIFY, remote.nsid);
-                self.send(now, entry, NewCommand::new(HostCommand::Plain(tag)));
+                let entry = block(extent, Durability::Cached).encode(nvm::VERIFY, remote.nsid);
+                self.send(now, HostCommand::Plain { tag }, CommandCapsule::bare(entry));
             }
             _ => self.read_piece(now, tag, extent),
         }
@@ -34,14 +35,15 @@ impl<T: FabricTransport> HostQueue<T> {
         let (blocks, length) = remote.piece(left.blocks);
         let piece = Extent::new(left.start, blocks);
         let rest = Extent::new(left.start.saturating_add(blocks), left.blocks.saturating_sub(blocks));
-        let entry = moving(block(piece, false).encode(nvm::READ, nsid), length);
+        let entry = moving(block(piece, Durability::Cached).encode(nvm::READ, nsid), length);
         let target = ReadTarget::new(Buf::zeroed(length), length);
-        self.send(now, entry, NewCommand::new(HostCommand::Verify(tag, target, rest)));
+        let command = HostCommand::Verify(VerifyRead { tag, target, rest });
+        self.send(now, command, CommandCapsule::bare(entry));
     }
 
     /// A piece was read, or could not be.
-    pub(super) fn verified(&mut self, now: Instant, tag: Tag, ended: PieceRead<'_>) {
-        let PieceRead { status, target, rest } = ended;
+    pub(super) fn verified(&mut self, now: Instant, status: Status, read: &VerifyRead) {
+        let VerifyRead { tag, ref target, rest } = *read;
         if !status.is_success() {
             self.complete(tag, status);
         } else if target.received != target.length || target.damaged {

@@ -8,13 +8,25 @@ use buf::{BufList, SharedBuf};
 use protocol::Instant;
 use volume::{Extent, Outcome, Tag, VolumeErrorKind};
 
-use super::command_table::{HostCommand, NewCommand, WriteSource, Zeroes, ZeroesEnd};
+pub(super) use super::command_table::Zeroes;
+use super::command_table::{HostCommand, WriteSource, ZeroesCommand};
 use super::entry::{block, moving};
-use super::fabric_transport::FabricTransport;
+use super::fabric_transport::{CommandCapsule, FabricTransport};
 use super::queue::HostQueue;
 use crate::limits::BLOCKS_PER_COMMAND;
 use crate::opcode::nvm;
 use crate::sgl::SglDescriptor;
+use crate::status::Status;
+use crate::width::to_field;
+
+/// How blocks are zeroed at a controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ZeroMethod {
+    /// By Write Zeroes, until the controller refuses one.
+    WriteZeroes,
+    /// By writes of zeros.
+    Write,
+}
 
 impl Zeroes {
     /// What is left when the first blocks are done.
@@ -31,27 +43,25 @@ impl<T: FabricTransport> HostQueue<T> {
         if zeroes.left.blocks == 0 {
             return self.answer(tag, Ok(Outcome::Done));
         }
-        if self.writes_zeros {
+        if self.zero_method == ZeroMethod::Write {
             return self.send_zeros(now, tag, zeroes);
         }
         let nsid = self.remote().map_or(0, |remote| remote.nsid);
         let blocks = zeroes.left.blocks.min(BLOCKS_PER_COMMAND);
-        let mut command = block(Extent::new(zeroes.left.start, blocks), zeroes.fua);
+        let mut command = block(Extent::new(zeroes.left.start, blocks), zeroes.durability);
         command.deallocate = zeroes.deallocate;
-        self.send(
-            now,
-            command.encode(nvm::WRITE_ZEROES, nsid),
-            NewCommand::new(HostCommand::Zeroes(tag, zeroes, blocks)),
-        );
+        let entry = command.encode(nvm::WRITE_ZEROES, nsid);
+        let command = HostCommand::WriteZeroes(ZeroesCommand { tag, zeroes, blocks });
+        self.send(now, command, CommandCapsule::bare(entry));
     }
 
-    /// A Write Zeroes command has ended, which covered the first `blocks`.
-    pub(super) fn zeroed(&mut self, now: Instant, tag: Tag, ended: ZeroesEnd) {
-        let ZeroesEnd { status, zeroes, blocks } = ended;
+    /// A Write Zeroes command has ended.
+    pub(super) fn zeroed(&mut self, now: Instant, status: Status, command: ZeroesCommand) {
+        let ZeroesCommand { tag, zeroes, blocks } = command;
         if status.is_success() {
             self.send_zeroes(now, tag, zeroes.after(blocks));
         } else if status.to_volume() == VolumeErrorKind::Unsupported {
-            self.writes_zeros = true;
+            self.zero_method = ZeroMethod::Write;
             self.send_zeros(now, tag, zeroes);
         } else {
             self.complete(tag, status);
@@ -64,24 +74,15 @@ impl<T: FabricTransport> HostQueue<T> {
         let nsid = remote.nsid;
         let (blocks, length) = remote.piece(zeroes.left.blocks);
         let data = BufList::from(SharedBuf::from(vec![0; length]));
-        let entry = block(Extent::new(zeroes.left.start, blocks), zeroes.fua).encode(nvm::WRITE, nsid);
+        let entry = block(Extent::new(zeroes.left.start, blocks), zeroes.durability).encode(nvm::WRITE, nsid);
         let mut entry = moving(entry, length);
         let rest = Box::new(zeroes.after(blocks));
-        match u32::try_from(length) {
-            Ok(bytes) if length <= self.in_capsule => {
-                entry.dptr = SglDescriptor::in_capsule(bytes);
-                self.send(
-                    now,
-                    entry,
-                    NewCommand::with_data(
-                        HostCommand::Zeros(tag, WriteSource::new(BufList::new()), rest),
-                        data,
-                    ),
-                );
-            }
-            _ => {
-                self.send(now, entry, NewCommand::new(HostCommand::Zeros(tag, WriteSource::new(data), rest)));
-            }
-        }
+        let (source, data) = if self.capsule_data.takes(length) {
+            entry.dptr = SglDescriptor::in_capsule(to_field(length));
+            (WriteSource::new(BufList::new()), data)
+        } else {
+            (WriteSource::new(data), BufList::new())
+        };
+        self.send(now, HostCommand::ZeroWrite { tag, source, rest }, CommandCapsule { entry, data });
     }
 }

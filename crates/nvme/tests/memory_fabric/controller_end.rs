@@ -60,11 +60,11 @@ impl FabricTransport for Transport {
     fn send_response(&mut self, response: Response<'_>) {
         let Response { command, completion, data, .. } = response;
         self.unsent.add(data.as_ref().map_or(0, BufList::unpooled));
-        self.responses.push_back(Waiting { completion, block: command.dptr.keyed_block(), data });
+        self.responses.push_back(Waiting { completion, block: command.keyed_block(), data });
     }
 
     fn get_data(&mut self, get: GetData<'_>) {
-        let block = get.command.dptr.keyed_block().unwrap();
+        let block = get.command.keyed_block().unwrap();
         assert_eq!(get.length, block.length);
         self.pulls.push_back(Pull { slot: get.slot, block, into: None });
     }
@@ -130,8 +130,7 @@ impl MemoryController {
         match self.queue.handle_submission(self.now, entry, length) {
             Admission::Withheld => return 0,
             Admission::Taken => {}
-            Admission::Receives { slot } => {
-                let offset = usize::try_from(entry.dptr.address.get()).unwrap();
+            Admission::Receives { slot, offset } => {
                 let length = self.queue.transfer(slot).unwrap().length;
                 self.place(slot, &data[offset..offset + length]);
             }

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use buf::BufList;
 use nvme::cqe::CompletionQueueEntry;
-use nvme::host::{Action, Config, FabricTransport, Failure, HostQueue, Input};
+use nvme::host::{Action, CommandCapsule, Config, FabricTransport, Failure, HostQueue, Input};
 use nvme::log::TransportType;
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
@@ -14,12 +13,12 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::{PADDING, Regions};
 
 /// The first identifier of commands that a test sends beside the host's own.
-pub const ASIDE: u16 = 0x8000;
+pub const FOREIGN: u16 = 0x8000;
 
 /// What the host's queue asks of the fabric.
 #[derive(Default)]
 struct Transport {
-    waiting: VecDeque<(SubmissionQueueEntry, BufList)>,
+    waiting: VecDeque<CommandCapsule>,
     /// The keys of commands that were sent.
     keys: BTreeMap<u16, u32>,
 }
@@ -27,8 +26,8 @@ struct Transport {
 impl FabricTransport for Transport {
     const TRANSPORT: TransportType = TransportType::Tcp;
 
-    fn send_command(&mut self, entry: SubmissionQueueEntry, in_capsule: BufList) {
-        self.waiting.push_back((entry, in_capsule));
+    fn send_command(&mut self, capsule: CommandCapsule) {
+        self.waiting.push_back(capsule);
     }
 
     fn clear(&mut self) {
@@ -43,20 +42,20 @@ pub struct MemoryHost {
     /// Every command that was sent.
     pub sent: Vec<SubmissionQueueEntry>,
     /// The ends of the commands that a test has sent.
-    pub asides: Vec<CompletionQueueEntry>,
+    pub foreign_ends: Vec<CompletionQueueEntry>,
 }
 
 impl MemoryHost {
     pub fn new(regions: Regions, config: Config, now: Instant) -> Self {
         let mut queue = HostQueue::new(Transport::default(), config, now);
         queue.handle_ready(now);
-        Self { queue, regions, sent: Vec::new(), asides: Vec::new() }
+        Self { queue, regions, sent: Vec::new(), foreign_ends: Vec::new() }
     }
 
     /// Sends a command beside the host's own.
-    pub fn send_aside(&mut self, entry: SubmissionQueueEntry) {
-        assert!(entry.cid.get() >= ASIDE);
-        self.queue.transport().send_command(entry, BufList::new());
+    pub fn send_foreign(&mut self, entry: SubmissionQueueEntry) {
+        assert!(entry.cid.get() >= FOREIGN);
+        self.queue.transport().send_command(CommandCapsule::bare(entry));
     }
 
     /// Registers the memory of a command that has data which is not in its capsule, and names it in the command.
@@ -76,8 +75,8 @@ impl MemoryHost {
 
     fn handle_response(&mut self, now: Instant, completion: CompletionQueueEntry, key: u32) {
         let cid = completion.cid.get();
-        if cid >= ASIDE {
-            return self.asides.push(completion);
+        if cid >= FOREIGN {
+            return self.foreign_ends.push(completion);
         }
         let registered = self.queue.transport().keys.remove(&cid);
         assert_eq!(registered.unwrap_or(0), key, "the key of this command comes back with its end");
@@ -139,8 +138,10 @@ impl protocol::Connection for MemoryHost {
 
     fn poll_transmit(&mut self, _now: Instant, send: &mut Transmit) {
         while !send.is_full() {
-            let Some((mut entry, data)) = self.queue.transport().waiting.pop_front() else { break };
-            if entry.cid.get() < ASIDE {
+            let Some(CommandCapsule { mut entry, data }) = self.queue.transport().waiting.pop_front() else {
+                break;
+            };
+            if entry.cid.get() < FOREIGN {
                 self.queue.mark_sent(entry.cid.get());
             }
             let mut capsule = Vec::new();

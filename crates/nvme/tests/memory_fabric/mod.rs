@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use buf::Pool;
 pub use controller_end::{MemoryController, STALLED};
-pub use host_end::{ASIDE, MemoryHost};
+pub use host_end::{FOREIGN, MemoryHost};
 use nvme::controller::Portal;
 use nvme::host::Config;
 use protocol::Instant;

@@ -5,6 +5,7 @@ mod datamover;
 mod dependencies;
 mod document_names;
 mod engine;
+mod fabric_queues;
 mod headers;
 mod ignored;
 mod layers;
@@ -32,6 +33,7 @@ pub(super) const ALL: &[Rule] = &[
     purity::RULE,
     unsafety::RULE,
     protocol_names::RULE,
+    fabric_queues::RULE,
     engine::RULE,
     datamover::RULE,
     tuples::RULE,

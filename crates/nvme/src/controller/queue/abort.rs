@@ -10,10 +10,12 @@
 use protocol::{Instant, NoticeKind};
 use volume::Tag;
 
-use super::{ControllerQueue, State, WaitReason};
+use super::{ControllerQueue, QueueState};
+use crate::abort::Abort;
 use crate::controller::Action;
 use crate::controller::abort_table::Ending;
-use crate::controller::command::CommandResult;
+use crate::controller::command::{CommandResult, ReceivedCommand};
+use crate::controller::data_progress::DataSource;
 use crate::controller::fabric_transport::{FabricTransport, Withdrawal};
 use crate::controller::slots::Step;
 use crate::opcode::admin::ABORT;
@@ -34,12 +36,13 @@ pub(super) enum Stopped {
 
 impl<T: FabricTransport> ControllerQueue<T> {
     /// Takes an Abort on the admin queue. Its slot is the mark by which the outcome is known.
-    pub(super) fn begin_abort(&mut self, now: Instant, entry: SubmissionQueueEntry) {
-        let Some(tag) = self.slots.begin(entry, Step::Held) else { return };
-        let State::Admin(admin) = &mut self.state else { return };
+    pub(super) fn begin_abort(&mut self, now: Instant, command: ReceivedCommand) {
+        let Some(tag) = self.slots.begin(command, Step::Held) else { return };
+        let QueueState::Admin(admin) = &mut self.state else { return };
         admin.aborts = admin.aborts.saturating_add(1);
         self.notices.push(NoticeKind::Management, "Abort");
-        let [qid, cid] = [entry.dword(10), entry.dword(10) >> 16].map(|field| (field & 0xffff) as u16);
+        let Abort { sqid, cid, .. } = Abort::view(&command.entry);
+        let (qid, cid) = (sqid.get(), cid.get());
         if qid == 0 {
             self.abort(now, cid, tag);
         } else {
@@ -77,7 +80,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// Lets the commands that `affected` names end soon, for whatever they wait but an event or the group.
     pub(super) fn end_commands(&mut self, now: Instant, affected: impl Fn(&SubmissionQueueEntry) -> bool) {
         for index in self.slots.under_way() {
-            let ends = self.slots.get(index).is_some_and(|slot| affected(&slot.entry));
+            let ends = self.slots.get(index).is_some_and(|slot| affected(&slot.command.entry));
             if ends && !self.aborts.is_pending_for(index) {
                 self.end_command(now, index, Ending::Dropped);
             }
@@ -86,18 +89,12 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Ends a command that is not with a volume, and lets others have its memory.
     fn stop(&mut self, now: Instant, index: u16) {
-        if self.leave_line(index) {
+        if self.waiters.on_end(index) {
             self.finish_aborted(index);
         } else {
             self.stop_transfer(index, self.aborts.status(index));
         }
-        self.serve_waiting(now);
-    }
-
-    /// A command waits for memory no longer; false if it did not.
-    pub(super) fn leave_line(&mut self, index: u16) -> bool {
-        let waiting = self.waiting.iter().position(|waiting| *waiting == index);
-        waiting.and_then(|at| self.waiting.remove(at)).is_some()
+        self.offer_memory(now);
     }
 
     /// Ends a command of which nothing more is done, as it was to end.
@@ -109,26 +106,24 @@ impl<T: FabricTransport> ControllerQueue<T> {
     pub(super) fn stop_transfer(&mut self, index: u16, status: Status) -> Stopped {
         let Some(slot) = self.slots.get(index) else { return Stopped::Owed };
         let Step::Data { received, length, .. } = slot.step else { return Stopped::Owed };
-        let in_capsule = slot.entry.dptr.is_in_capsule();
+        let source = DataSource::of(&slot.command);
         let ended = match self.transport.withdraw(index) {
             Withdrawal::Arriving => return Stopped::Arriving,
             Withdrawal::Unsent => self.slots.end(index),
             Withdrawal::Passing if received == length => self.slots.end(index),
             Withdrawal::Passing => self.slots.abandon(index),
         };
-        let Some(entry) = ended else { return Stopped::Owed };
-        if !in_capsule {
-            self.transfers = self.transfers.saturating_sub(1);
-        }
-        self.complete(&entry, CommandResult::of(status), None);
-        self.settle(index, status);
+        let Some(command) = ended else { return Stopped::Owed };
+        self.data.on_abandoned(source);
+        self.complete(&command, CommandResult::of(status), None);
+        self.settle_aborts(index, status);
         Stopped::Ended
     }
 
     /// An Asynchronous Event Request ends at once; nothing else that is held can be aborted.
     fn abort_held(&mut self, index: u16, tag: u16) {
         let aborted = match &mut self.state {
-            State::Admin(admin) => admin.release(index),
+            QueueState::Admin(admin) => admin.release(index),
             _ => false,
         };
         if aborted {
@@ -139,11 +134,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// The command has no slot: it may be the one that waits for memory before it is taken. It comes again then.
     fn abort_unread(&mut self, cid: u16, tag: u16) {
-        if let Some(WaitReason::Memory { cid: starved, .. } | WaitReason::Slot { cid: starved }) =
-            self.submission_waits_for
-            && starved == cid
-        {
-            self.submission_waits_for = None;
+        if self.gate.on_abort(cid) {
             self.aborts.add_unread(cid, tag);
         } else {
             self.answer_abort(tag, false);
@@ -152,7 +143,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// A command has completed: answers the aborts that waited for it.
     #[inline]
-    pub(super) fn settle(&mut self, slot: u16, status: Status) {
+    pub(super) fn settle_aborts(&mut self, slot: u16, status: Status) {
         if !self.aborts.is_empty() {
             self.answer_aborts(slot, status);
         }
@@ -168,7 +159,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Tells whoever asked for an abort of its outcome.
     pub(super) fn answer_abort(&mut self, tag: u16, aborted: bool) {
-        if matches!(self.state, State::Admin(_)) {
+        if matches!(self.state, QueueState::Admin(_)) {
             self.finish_abort(tag, aborted);
         } else {
             self.actions.push_back(Action::Group(Request::Aborted { tag, aborted }));
@@ -177,9 +168,9 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Completes an Abort on the admin queue. Bit 0 is Immediate Abort Not Performed.
     pub(super) fn finish_abort(&mut self, tag: u16, aborted: bool) {
-        let State::Admin(admin) = &mut self.state else { return };
+        let QueueState::Admin(admin) = &mut self.state else { return };
         let held = |step: &Step| matches!(step, Step::Held);
-        if self.slots.get(tag).is_some_and(|slot| slot.entry.opcode == ABORT && held(&slot.step)) {
+        if self.slots.get(tag).is_some_and(|slot| slot.command.entry.opcode == ABORT && held(&slot.step)) {
             admin.aborts = admin.aborts.saturating_sub(1);
             self.finish(tag, CommandResult::success(u64::from(!aborted)), None);
         }

@@ -1,41 +1,34 @@
 //! Connect at the controller (NVMe Base §6.3): checks, the group's decision, and what the queue becomes.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use protocol::{CloseReason, Instant, NoticeKind};
 use zerocopy::FromBytes;
 
-use super::{ControllerQueue, Joining, State};
-use crate::DISCOVERY_NQN;
-use crate::controller::admin::Admin;
+use super::{ControllerQueue, QueueState};
+use crate::controller::Action;
 use crate::controller::command::CommandResult;
+use crate::controller::connect::{ConnectNames, ControllerEnd, Membership, RequestedQueue};
 use crate::controller::fabric_transport::FabricTransport;
 use crate::controller::io::Namespaces;
-use crate::controller::service::{DiscoveryService, Service};
+use crate::controller::queue_state::Joining;
 use crate::controller::slots::Step;
 use crate::controller::submission_head::SubmissionHead;
-use crate::controller::{Action, Subsystem};
-use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, HostIdentity, field, host_name, text};
-use crate::limits::{ADMIN_QUEUE, CONNECT_TIME, SLOT_SLACK};
+use crate::fabrics::{Connect, ConnectData};
+use crate::limits::{CONNECT_TIME, SLOT_SLACK};
 use crate::status::Status;
-use crate::subsystem::{self, ConnectError, Reply};
-
-/// No subsystem has the name that the host asked for.
-pub(super) const NO_SUBSYSTEM: ConnectError = ConnectError::data(field::SUBNQN);
-/// The host may not use the subsystem.
-pub(super) const HOST_NOT_ALLOWED: ConnectError = ConnectError::plain(Status::CONNECT_HOST);
+use crate::subsystem::{ConnectError, Reply};
 
 impl<T: FabricTransport> ControllerQueue<T> {
     /// A Connect with its data.
     pub(super) fn handle_connect(&mut self, now: Instant, slot: u16, data: &[u8]) {
-        let Some(entry) = self.slots.get(slot).map(|slot| slot.entry) else { return };
+        let Some(entry) = self.slots.get(slot).map(|slot| slot.command.entry) else { return };
         match self.check_connect(&Connect::view(&entry), data) {
-            Ok((joining, request)) => {
+            Ok(Membership { joining, request }) => {
                 if let Some(slot) = self.slots.get(slot) {
                     slot.step = Step::Held;
                 }
-                self.state = State::Connecting(slot, Box::new(joining));
+                self.state = QueueState::Connecting { slot, joining };
                 self.deadline = Some(now + CONNECT_TIME);
                 self.actions.push_back(Action::Group(request));
             }
@@ -49,104 +42,63 @@ impl<T: FabricTransport> ControllerQueue<T> {
         self.end(CloseReason::Refused(error.describe()));
     }
 
-    fn check_connect(
-        &mut self,
-        command: &Connect,
-        data: &[u8],
-    ) -> Result<(Joining, subsystem::Request), ConnectError> {
+    fn check_connect(&mut self, command: &Connect, data: &[u8]) -> Result<Membership, ConnectError> {
         let short = ConnectError::plain(Status::DATA_SGL_LENGTH_INVALID);
         let (data, _) = ConnectData::read_from_prefix(data).map_err(|_| short)?;
-        if command.recfmt.get() != 0 {
-            return Err(ConnectError::plain(Status::CONNECT_FORMAT));
-        }
-        let subnqn = text(&data.subnqn).ok_or(ConnectError::data(field::SUBNQN))?;
-        let hostnqn = host_name(&data.hostnqn).ok_or(ConnectError::data(field::HOSTNQN))?;
-        let host = HostIdentity { identifier: data.hostid, nqn: Arc::from(hostnqn) };
-        let asked: Arc<str> = Arc::from(subnqn);
-        (self.host, self.asked) = (Some(host.clone()), Some(Arc::clone(&asked)));
-        let found = self.portal.find(subnqn);
-        if found.is_none() && subnqn != DISCOVERY_NQN {
-            return Err(NO_SUBSYSTEM);
-        }
-        if found.is_some_and(|subsystem| !subsystem.allows(hostnqn)) {
-            return Err(HOST_NOT_ALLOWED);
-        }
-        let subsystem = found.map(|subsystem| subsystem.masked(hostnqn));
-        let (qid, sqsize) = (command.qid.get(), command.sqsize.get());
-        let depth = subsystem.as_ref().map_or(0, |subsystem| subsystem.limits.depth);
-        let most = if qid == 0 { ADMIN_QUEUE } else { depth };
-        if qid != 0 && subsystem.is_none() {
-            return Err(ConnectError::command(field::QID));
-        }
-        if sqsize == 0 || sqsize >= most.max(2) {
-            return Err(ConnectError::command(field::SQSIZE));
-        }
-        let entries = u32::from(sqsize).saturating_add(1);
-        self.head = SubmissionHead::after_connect(entries, command.disables_sq_flow());
-        self.slots.grow(sqsize.saturating_add(1).saturating_add(SLOT_SLACK));
-        let subnqn = asked;
-        let service = match subsystem {
-            Some(subsystem) if qid != 0 => {
-                let cntlid = data.cntlid.get();
-                return Ok((Joining::Io(subsystem), subsystem::Request::Io { subnqn, host, cntlid, qid }));
-            }
-            Some(subsystem) => Service::Subsystem(subsystem),
-            None => Service::Discovery(DiscoveryService::new(&self.portal, hostnqn, T::TRANSPORT)),
-        };
-        if data.cntlid.get() != ANY_CONTROLLER {
-            return Err(ConnectError::data(field::CNTLID));
-        }
-        let admin = Admin::new(service, host.clone(), command.kato.get(), T::SGLS);
-        let max_queues = admin.max_queues();
-        let lifetime = self.lifetime.clone();
-        Ok((Joining::Admin(admin), subsystem::Request::Admin { subnqn, host, max_queues, lifetime }))
+        let names = ConnectNames::read(command, &data)?;
+        self.association.host = Some(names.host.clone());
+        self.association.subnqn = Some(Arc::clone(&names.subnqn));
+        let queue = RequestedQueue::find(&self.portal, command, names)?;
+        self.head = SubmissionHead::after_connect(queue.entries.into(), command.disables_sq_flow());
+        self.slots.grow(queue.entries.saturating_add(SLOT_SLACK));
+        let (transport, sgls) = (T::TRANSPORT, T::SGLS);
+        let end = ControllerEnd { portal: &self.portal, transport, sgls, lifetime: &self.lifetime };
+        queue.join(command, &data, &end)
     }
 
+    /// The group answers.
     pub(super) fn handle_reply(&mut self, now: Instant, reply: &Reply) {
-        let cntlid = match reply {
-            Reply::Close => return self.handle_close(now),
-            Reply::Quiesced => return self.handle_quiesced(),
-            &Reply::Refused(error) => {
-                return match self.state {
-                    State::Connecting(slot, _) => self.refuse_connect(slot, error),
-                    _ => self.end(CloseReason::Refused(error.describe())),
-                };
-            }
-            &Reply::Abort { cid, tag } => return self.abort(now, cid, tag),
-            &Reply::Aborted { tag, aborted } => return self.finish_abort(tag, aborted),
-            Reply::Joined { cntlid, hostid, lifetime } => {
+        match *reply {
+            Reply::Close => self.handle_close(now),
+            Reply::Quiesced => self.handle_quiesced(),
+            Reply::Refused(error) => match self.state {
+                QueueState::Connecting { slot, .. } => self.refuse_connect(slot, error),
+                _ => self.end(CloseReason::Refused(error.describe())),
+            },
+            Reply::Abort { cid, tag } => self.abort(now, cid, tag),
+            Reply::Aborted { tag, aborted } => self.finish_abort(tag, aborted),
+            Reply::Joined { cntlid, hostid, ref lifetime } => {
                 self.lifetime = lifetime.clone();
-                if let Some(host) = &mut self.host {
-                    host.identifier = *hostid;
+                if let Some(host) = &mut self.association.host {
+                    host.identifier = hostid;
                 }
-                *cntlid
+                self.join(now, cntlid);
             }
-        };
-        match core::mem::replace(&mut self.state, State::ExpectConnect) {
-            State::Connecting(slot, joining) => {
+        }
+    }
+
+    /// The queue belongs to this controller from now on.
+    fn join(&mut self, now: Instant, cntlid: u16) {
+        match core::mem::replace(&mut self.state, QueueState::ExpectConnect) {
+            QueueState::Connecting { slot, joining } => {
                 match *joining {
                     Joining::Admin(mut admin) => {
                         self.notices.push(NoticeKind::Login, "connected");
                         admin.cntlid = cntlid;
                         self.deadline = admin.next_deadline(now);
                         self.lifetime.set_end(self.deadline);
-                        self.state = State::Admin(admin);
+                        self.state = QueueState::Admin(admin);
                     }
                     Joining::Io(subsystem) => {
                         self.notices.push(NoticeKind::Queue, "an I/O queue connected");
-                        self.attach(&subsystem);
+                        self.state = QueueState::Io(Namespaces::new(&subsystem));
+                        self.deadline = None;
+                        self.apply_reservations();
                     }
                 }
                 self.finish(slot, CommandResult::success(u64::from(cntlid)), None);
             }
             state => self.state = state,
         }
-    }
-
-    /// Becomes an I/O queue of a subsystem.
-    fn attach(&mut self, subsystem: &Subsystem) {
-        self.state = State::Io(Namespaces::new(subsystem));
-        self.deadline = None;
-        self.apply_reservations();
     }
 }

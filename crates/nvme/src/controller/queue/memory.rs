@@ -1,4 +1,4 @@
-//! What a queue holds, and how long.
+//! Commands and the memory for their data.
 //!
 //! Data has a buffer of the pool: a read before it goes to the volume, a write before its data is asked for. Until then a command waits with nothing, in
 //! order, and further commands come; only one with its data in the capsule is withheld until there is memory for it. Everything else that a host can make
@@ -8,20 +8,20 @@
 //! Both come sooner while others wait for memory. An admin queue is always read, as keep alive commands come there: what finds no memory is answered
 //! that it may be tried again.
 
-use buf::{Account, Buf, Outside};
+use buf::Buf;
 use protocol::{CloseReason, Instant};
 use volume::Operation;
 
 use super::abort::Stopped;
-use super::{Admission, ControllerQueue, State, Transfer, WaitReason};
-use crate::controller::command::{CommandResult, DataTransfer, Plan, Position, Read};
+use super::{Admission, ControllerQueue, Transfer};
+use crate::controller::command::{CommandResult, DataTransfer, Plan, Position, Read, ReceivedCommand};
+use crate::controller::data_progress::{DataSource, Demand};
 use crate::controller::fabric_transport::{FabricTransport, GetData};
+use crate::controller::memory_waiters::Candidate;
+use crate::controller::queue_memory::QueueMemory;
 use crate::controller::slots::{Slot, Step};
-use crate::limits::{
-    ADMIN_DATA, DATA_TIME, MEMORY_RETRY, OVERDRAFT, SCARCE_DATA_TIME, STARVED_TIME, UNSENT, UNSENT_BYTES,
-    UNSENT_OF_SLOT, WATCH,
-};
-use crate::opcode::{FABRICS, admin, nvm};
+use crate::limits::{ADMIN_DATA, UNSENT, UNSENT_BYTES, UNSENT_OF_SLOT};
+use crate::opcode::FABRICS;
 use crate::sgl::{Capsule, DataPointer};
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
@@ -31,11 +31,10 @@ impl<T: FabricTransport> ControllerQueue<T> {
     pub(super) fn is_congested(&self) -> bool {
         let most = UNSENT.saturating_add(usize::from(self.slots.granted()).saturating_mul(UNSENT_OF_SLOT));
         let backlog = self.transport.backlog();
-        let bytes = backlog.unpooled;
         self.slots.is_full()
             || backlog.count >= most
-            || bytes >= UNSENT_BYTES
-            || bytes > 0 && self.account.overdrawn() > OVERDRAFT
+            || backlog.unpooled >= UNSENT_BYTES
+            || self.memory.is_overdrawn(backlog.unpooled)
     }
 
     /// Whether there is memory for more commands and their answers; if not, this one waits for one of those under way.
@@ -43,14 +42,12 @@ impl<T: FabricTransport> ControllerQueue<T> {
     pub(super) fn has_more_slots(&mut self, cid: u16) -> bool {
         let more = self.slots.wants();
         let each = size_of::<Slot>().saturating_add(T::UNSENT_SIZE.saturating_mul(UNSENT_OF_SLOT));
-        let bytes = usize::from(more).saturating_mul(each);
-        let granted = more > 0 && self.account.charge_table(bytes);
+        let granted = more > 0 && self.memory.charge_tables(usize::from(more).saturating_mul(each));
         if granted {
-            self.granted = self.granted.saturating_add(bytes);
             self.slots.grant(more);
-            self.waiting_for_memory_since = None;
+            self.gate.on_memory();
         } else {
-            self.submission_waits_for = Some(WaitReason::Slot { cid });
+            self.gate.on_no_slot(cid);
         }
         granted
     }
@@ -59,247 +56,189 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// which may change what the answer says.
     #[inline]
     pub(super) fn has_room_for_answer(&mut self, entry: &SubmissionQueueEntry, capsule: Capsule) -> bool {
-        let answers = match self.state {
-            State::Admin(_) => {
-                matches!(entry.opcode, admin::IDENTIFY | admin::GET_LOG_PAGE | admin::GET_FEATURES)
-            }
-            State::Io(_) => entry.opcode == nvm::RESERVATION_REPORT,
-            _ => false,
-        };
-        if !answers || entry.opcode == FABRICS {
+        if !self.state.answers_with_data(entry) || entry.opcode == FABRICS {
             return true;
         }
         let length = entry.data_pointer(capsule).map_or(0, DataPointer::length);
-        let returns = self.account.returns();
+        let returns = self.memory.returns();
         if length == 0 || length > ADMIN_DATA {
             return true;
         }
-        let room = self.account.charge(length);
+        let room = self.memory.charge_answer(length);
         if room {
-            // What the answer turns out to be takes its place when the batch is over.
-            self.counted.data = self.counted.data.saturating_add(length);
-            self.waiting_for_memory_since = None;
+            self.gate.on_memory();
         } else {
-            self.submission_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
+            self.gate.on_no_memory(entry.cid.get(), returns);
         }
         room
-    }
-
-    /// Whether the next command may wait for memory. It may not while transfers are under way, as what they wait for may come behind it; nor, on an admin
-    /// queue, for long, as a Keep Alive may. The host is to try the command again then.
-    pub(super) fn may_wait(&mut self) -> bool {
-        let since = *self.waiting_for_memory_since.get_or_insert(self.now);
-        let patient = !matches!(self.state, State::Admin(_)) || self.now < since + STARVED_TIME;
-        self.transfers == 0 && patient
-    }
-
-    /// When an admin queue's next command has waited long enough.
-    pub(super) fn submission_due(&self) -> Option<Instant> {
-        let waits =
-            matches!(self.submission_waits_for, Some(WaitReason::Memory { .. } | WaitReason::Slot { .. }))
-                && matches!(self.state, State::Admin(_));
-        self.waiting_for_memory_since.filter(|_| waits).map(|since| since + STARVED_TIME)
-    }
-
-    /// Lets an admin queue go on without memory.
-    pub(super) fn watch_submission(&mut self, now: Instant) {
-        if self.submission_due().is_some_and(|due| due <= now) {
-            self.submission_waits_for = None;
-        }
     }
 
     /// Takes a command with its data; it is withheld until there is memory for that.
     pub(super) fn receive_capsule(
         &mut self,
-        entry: SubmissionQueueEntry,
+        command: ReceivedCommand,
         length: usize,
         transfer: Option<DataTransfer>,
     ) -> Admission {
-        let returns = self.account.returns();
-        let Some(buf) = self.account.take(length) else {
-            if self.may_wait() {
-                self.submission_waits_for = Some(WaitReason::Memory { returns, cid: entry.cid.get() });
+        let returns = self.memory.returns();
+        let Some(buf) = self.memory.take(length) else {
+            self.gate.on_no_memory(command.entry.cid.get(), returns);
+            if self.gate.withholds(self.now, self.patience()) {
                 return Admission::Withheld;
             }
-            self.complete(&entry, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
+            self.complete(&command, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
             return Admission::Taken;
         };
-        self.waiting_for_memory_since = None;
-        let heard = self.now;
-        let step = Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
-        let Some(slot) = self.slots.begin(entry, step) else { return Admission::Taken };
-        self.watch_at.get_or_insert(self.now + WATCH);
-        Admission::Receives { slot }
+        self.gate.on_memory();
+        let step =
+            Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard: self.now, transfer };
+        let Some(slot) = self.slots.begin(command, step) else { return Admission::Taken };
+        self.data.on_expected(self.now, DataSource::Capsule);
+        let offset = match command.pointer {
+            Some(DataPointer::InCapsule { offset, .. }) => offset,
+            _ => 0,
+        };
+        Admission::Receives { slot, offset }
     }
 
-    /// Begins a read for which nothing waits in line, if there is memory for its data.
-    pub(super) fn begin_read(&mut self, entry: &SubmissionQueueEntry, read: &Read) -> bool {
-        let Some(into) = self.account.take(read.length) else { return false };
-        let step =
-            Step::Submitted { volume: read.volume_ref.volume, ranges: None, position: Position::START };
-        let slot = self.slots.begin(*entry, step);
+    /// Begins a read for which no command waits, if there is memory for its data.
+    pub(super) fn begin_read(&mut self, command: &ReceivedCommand, read: &Read) -> bool {
+        let Some(into) = self.memory.take(read.length) else { return false };
+        let slot = self.slots.begin(*command, Step::submitted(read.volume_ref.volume, Position::START));
         self.submit(slot, read.volume_ref, Operation::Read { extent: read.extent, into });
         true
     }
 
-    /// Begins a new command, which has nothing yet, if there is memory for its data. What is little need not wait behind what is long.
-    pub(super) fn serve_new(&mut self, index: u16, plan: &Plan) -> bool {
-        if self.waiting.is_empty() {
-            self.serve(index, plan, Account::take)
-        } else {
-            self.serve(index, plan, Account::take_within_floor)
+    /// Begins a new command with memory for its data, or lets it wait for that. What is little need not wait behind what is long.
+    pub(super) fn begin_with_memory(&mut self, now: Instant, command: ReceivedCommand, plan: &Plan) {
+        let Some(slot) = self.slots.begin(command, Step::Waiting) else { return };
+        let take = if self.waiters.is_empty() { QueueMemory::take } else { QueueMemory::take_of_floor };
+        if !self.go_on_with_memory(slot, plan, take) {
+            self.waiters.on_starved(now, slot);
         }
     }
 
-    /// Begins a waiting command if there is memory for its data.
-    fn serve(&mut self, index: u16, plan: &Plan, take: impl Fn(&mut Account, usize) -> Option<Buf>) -> bool {
+    /// Goes on with a command that waits for memory for its data, if there is some.
+    fn go_on_with_memory(
+        &mut self,
+        index: u16,
+        plan: &Plan,
+        take: impl Fn(&mut QueueMemory, usize) -> Option<Buf>,
+    ) -> bool {
         let length = match plan {
             Plan::Read(read) => read.length,
             Plan::Receive { length, .. } => *length,
             _ => return true,
         };
-        let Some(buf) = take(&mut self.account, length) else { return false };
+        let Some(buf) = take(&mut self.memory, length) else { return false };
         let Some(slot) = self.slots.get(index) else { return true };
         match *plan {
             Plan::Read(Read { volume_ref, extent, .. }) => {
-                slot.step =
-                    Step::Submitted { volume: volume_ref.volume, ranges: None, position: Position::START };
+                slot.step = Step::submitted(volume_ref.volume, Position::START);
                 self.submit(Some(index), volume_ref, Operation::Read { extent, into: buf });
             }
             Plan::Receive { transfer, .. } => {
                 let heard = self.now;
                 slot.step =
                     Step::Data { buf: Some(buf), received: 0, length, damaged: false, heard, transfer };
-                self.transfers = self.transfers.saturating_add(1);
-                self.watch_at.get_or_insert(heard + WATCH);
-                self.transport.get_data(GetData { slot: index, command: &slot.entry, length });
+                self.data.on_expected(heard, DataSource::Host);
+                self.transport.get_data(GetData { slot: index, command: &slot.command, length });
             }
             _ => {}
         }
         true
     }
 
-    /// Begins as many waiting commands as there is memory for. What may be done is decided anew: reservations
-    /// may have changed meanwhile.
+    /// Offers commands that wait the memory that may have come back.
     #[inline]
-    pub(super) fn serve_waiting(&mut self, now: Instant) {
-        if self.waiting.is_empty() {
-            self.retry = None;
-        } else {
-            self.serve_line(now);
-        }
-    }
-
-    /// Tries again what waits for memory, if any has come back since.
-    pub(super) fn retry_line(&mut self) {
-        let returns = self.account.returns();
-        if core::mem::replace(&mut self.tried_at, returns) != returns {
-            self.serve_line(self.now);
+    pub(super) fn offer_memory(&mut self, now: Instant) {
+        if !self.waiters.is_empty() {
+            self.offer_to_waiters(now);
         }
     }
 
     #[inline(never)]
-    fn serve_line(&mut self, now: Instant) {
-        while let Some(&index) = self.waiting.front() {
-            if !self.serve_again(now, index, Account::take) {
-                self.retry = Some(now + MEMORY_RETRY);
-                return self.serve_aside(now);
-            }
-            self.waiting.pop_front();
-        }
-        self.retry = None;
-    }
-
-    /// What is little may have found no room beside its own queue's data when it came, and does now: the oldest first. A queue that holds its
-    /// floor, as those with much under way do, looks through nothing.
-    fn serve_aside(&mut self, now: Instant) {
-        let mut place = 1;
-        while let left @ 1.. = self.account.floor_left()
-            && let Some(&index) = self.waiting.get(place)
-        {
-            // What is longer than that need not be decided about again.
-            let capsule = Capsule { data: 0, sgls: T::SGLS };
-            let fits = self
-                .slots
-                .get(index)
-                .is_none_or(|slot| slot.entry.data_pointer(capsule).map_or(0, DataPointer::length) <= left);
-            if fits && self.serve_again(now, index, Account::take_within_floor) {
-                self.waiting.remove(place);
+    fn offer_to_waiters(&mut self, now: Instant) {
+        self.waiters.on_memory();
+        while let Some(candidate) = self.waiters.candidate() {
+            let goes_on = match candidate {
+                Candidate::Oldest { slot } => self.decide_again(now, slot, QueueMemory::take),
+                Candidate::Behind { slot } => match self.memory.floor_left() {
+                    // A queue that holds its floor, as those with much under way do, looks through nothing.
+                    0 => return self.waiters.on_offered(),
+                    left => self.fits(slot, left) && self.decide_again(now, slot, QueueMemory::take_of_floor),
+                },
+            };
+            if goes_on {
+                self.waiters.on_candidate_gone();
             } else {
-                place = place.saturating_add(1);
+                self.waiters.on_candidate_starved(now);
             }
         }
     }
 
-    /// Decides anew about a waiting command, and begins or ends it; false while it has no memory.
-    fn serve_again(
+    /// Whether a command's data may fit. What is longer need not be decided about again.
+    fn fits(&mut self, slot: u16, bytes: usize) -> bool {
+        let length = |slot: &Slot| slot.command.pointer.map_or(0, DataPointer::length);
+        self.slots.get(slot).is_none_or(|slot| length(slot) <= bytes)
+    }
+
+    /// Decides anew about a command that waits, as reservations may have changed meanwhile, and goes on with it or ends it; false while it has no memory.
+    fn decide_again(
         &mut self,
         now: Instant,
         index: u16,
-        take: impl Fn(&mut Account, usize) -> Option<Buf>,
+        take: impl Fn(&mut QueueMemory, usize) -> Option<Buf>,
     ) -> bool {
-        let Some(entry) = self.slots.get(index).map(|slot| slot.entry) else { return true };
-        match self.decide(now, &entry, Capsule { data: 0, sgls: T::SGLS }) {
+        let Some(command) = self.slots.get(index).map(|slot| slot.command) else { return true };
+        match self.decide(now, &command.entry, command.capsule(0, T::SGLS)) {
             Plan::Finish(result) => {
                 self.finish(index, result, None);
                 true
             }
-            plan => self.serve(index, &plan, take),
-        }
-    }
-
-    /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
-    #[inline]
-    pub(super) fn settle_account(&mut self) {
-        let backlog = self.transport.backlog();
-        // What is allocated cannot overflow.
-        let tables = self.slots.size().wrapping_add(backlog.tables);
-        let log = if let State::Admin(admin) = &self.state { admin.size() } else { 0 };
-        let data = backlog.unpooled.saturating_add(log);
-        let held = Outside { data, tables: tables.saturating_sub(self.granted) };
-        if held != self.counted {
-            self.account.recount(&mut self.counted, held);
-        }
-        if self.waiting.is_empty() && !matches!(self.submission_waits_for, Some(WaitReason::Memory { .. })) {
-            self.account.stop_waiting();
+            plan => self.go_on_with_memory(index, &plan, take),
         }
     }
 
     /// Ends commands whose data makes no progress.
     pub(super) fn watch_data(&mut self, now: Instant) {
-        if self.watch_at.is_none_or(|at| at > now) {
+        if !self.data.is_due(now) {
             return;
         }
-        let silent = self.account.is_wanted() && self.data_heard + SCARCE_DATA_TIME <= now;
+        let demand = if self.memory.is_wanted() { Demand::Wanted } else { Demand::Met };
+        let limit = self.data.limit(now, demand);
         let mut collecting = false;
         for index in self.slots.indices() {
             let Some(Step::Data { heard, .. }) = self.slots.get(index).map(|slot| &slot.step) else {
                 continue;
             };
-            let limit = if silent { SCARCE_DATA_TIME } else { DATA_TIME };
             if *heard + limit > now {
                 collecting = true;
-            } else {
-                match self.stop_transfer(index, Status::DATA_TRANSFER_ERROR) {
-                    Stopped::Ended => {}
-                    Stopped::Arriving => self.end(CloseReason::TimedOut(T::STALLED)),
-                    Stopped::Owed => {
-                        self.end(CloseReason::TimedOut("the host does not send the data of its commands"));
-                    }
+                continue;
+            }
+            match self.stop_transfer(index, Status::DATA_TRANSFER_ERROR) {
+                Stopped::Ended => {}
+                Stopped::Arriving => self.end(CloseReason::TimedOut(T::STALLED)),
+                Stopped::Owed => {
+                    self.end(CloseReason::TimedOut("the host does not send the data of its commands"));
                 }
             }
         }
-        self.watch_at = (collecting && self.close.is_none()).then_some(now + WATCH);
+        if collecting && self.close.is_none() {
+            self.data.on_watched(now);
+        } else {
+            self.data.stop_watching();
+        }
     }
 
     /// Memory of the connection's own share for its transport, `len` bytes, or `None` when there is none.
     pub fn take_memory(&mut self, len: usize) -> Option<Buf> {
-        self.account.take(len)
+        self.memory.take(len)
     }
 
     /// True while other connections wait for memory that this one may hold.
     pub fn is_memory_wanted(&self) -> bool {
-        self.account.is_wanted()
+        self.memory.is_wanted()
     }
 
     /// True for a slot that a command has had.
@@ -317,7 +256,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
             Step::Abandoned { received, length } => (received, length, true),
             _ => return None,
         };
-        Some(Transfer { cid: slot.entry.cid.get(), received, length, abandoned })
+        Some(Transfer { cid: slot.command.entry.cid.get(), received, length, abandoned })
     }
 
     /// Lends the memory for the data of a slot's command to the transport.
@@ -330,8 +269,8 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// Takes that memory back. It has the data up to `end`, of which [`ControllerQueue::handle_data`] is told once it is known whether it is whole.
     #[inline]
     pub fn return_buffer(&mut self, index: u16, buffer: Buf, end: usize) {
-        self.data_heard = self.now;
         let now = self.now;
+        self.data.on_piece(now);
         if let Some(slot) = self.slots.get(index)
             && let Step::Data { buf, received, heard, .. } = &mut slot.step
         {

@@ -5,14 +5,13 @@
 
 use protocol::{CloseReason, Instant};
 
-use super::{ControllerQueue, State};
+use super::{ControllerQueue, QueueState};
 use crate::controller::Action;
-use crate::controller::command::CommandResult;
+use crate::controller::command::{CommandResult, ReceivedCommand};
 use crate::controller::fabric_transport::FabricTransport;
 use crate::controller::quiesce::Waiter;
 use crate::controller::slots::Step;
 use crate::limits::QUIESCE_TIME;
-use crate::sqe::SubmissionQueueEntry;
 use crate::subsystem::Request;
 
 impl<T: FabricTransport> ControllerQueue<T> {
@@ -25,8 +24,8 @@ impl<T: FabricTransport> ControllerQueue<T> {
     }
 
     /// Takes a Disconnect.
-    pub(super) fn begin_disconnect(&mut self, now: Instant, entry: SubmissionQueueEntry) {
-        let Some(slot) = self.slots.begin(entry, Step::Held) else { return };
+    pub(super) fn begin_disconnect(&mut self, now: Instant, command: ReceivedCommand) {
+        let Some(slot) = self.slots.begin(command, Step::Held) else { return };
         self.quiesce.begin(Waiter::Disconnect { slot });
         self.end_commands(now, |_| true);
         self.check_quiesced();
@@ -34,8 +33,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Nobody hears of this queue's commands any more: they end soon.
     pub(super) fn end_all(&mut self, now: Instant) {
-        self.waiting.clear();
-        self.retry = None;
+        self.waiters.clear();
         self.end_commands(now, |_| true);
     }
 
@@ -56,14 +54,14 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Takes the Property Set that disables the controller or shuts it down: it is answered when that is so, as hosts that do not look
     /// at CSTS take it.
-    pub(super) fn begin_quiesce(&mut self, now: Instant, entry: SubmissionQueueEntry) {
-        let Some(slot) = self.slots.begin(entry, Step::Held) else { return };
+    pub(super) fn begin_quiesce(&mut self, now: Instant, command: ReceivedCommand) {
+        let Some(slot) = self.slots.begin(command, Step::Held) else { return };
         self.quiesce.hold(slot, now + QUIESCE_TIME);
     }
 
     /// The I/O queues of this controller have ended.
     pub(super) fn handle_quiesced(&mut self) {
-        if let State::Admin(admin) = &mut self.state
+        if let QueueState::Admin(admin) = &mut self.state
             && admin.quiesced()
         {
             self.answer_quiesce();

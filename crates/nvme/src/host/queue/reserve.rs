@@ -8,9 +8,9 @@ use volume::reservation::Command;
 use volume::{Outcome, Tag, VolumeErrorKind};
 
 use super::HostQueue;
-use crate::host::command_table::{HostCommand, NewCommand, NewData, ReadTarget};
+use crate::host::command_table::{HostCommand, ReadTarget};
 use crate::host::entry::moving;
-use crate::host::fabric_transport::FabricTransport;
+use crate::host::fabric_transport::{CommandCapsule, FabricTransport};
 use crate::limits::REPORT;
 use crate::reservation;
 use crate::status::Status;
@@ -20,7 +20,8 @@ impl<T: FabricTransport> HostQueue<T> {
     pub(super) fn start_reserve(&mut self, now: Instant, tag: Tag, change: &Command) {
         let Some(nsid) = self.remote().map(|remote| remote.nsid) else { return };
         let reservation::ReservationCommand { entry, data } = reservation::encode(nsid, change);
-        self.send_with_data(now, entry, NewData { tag, data: BufList::from(SharedBuf::from(data)) });
+        let data = BufList::from(SharedBuf::from(data));
+        self.send_with_data(now, tag, CommandCapsule { entry, data });
     }
 
     /// Asks for the namespace's reservations.
@@ -30,7 +31,7 @@ impl<T: FabricTransport> HostQueue<T> {
         let room = usize::try_from(length).unwrap_or(0);
         let target = ReadTarget::new(Buf::zeroed(room), room);
         let entry = moving(reservation::encode_report(nsid, length), room);
-        self.send(now, entry, NewCommand::new(HostCommand::Report(tag, target)));
+        self.send(now, HostCommand::Report { tag, target }, CommandCapsule::bare(entry));
     }
 
     /// A report has come, perhaps shorter than there was room for.

@@ -260,8 +260,7 @@ impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
         match self.queue.handle_submission(now, entry, data.len()) {
             Admission::Withheld => return Ok(false),
             Admission::Taken => {}
-            Admission::Receives { slot } => {
-                let offset = wire::index(entry.dptr.address.get());
+            Admission::Receives { slot, offset } => {
                 self.place(now, slot, data.get(offset..).unwrap_or_default());
             }
         }

@@ -58,12 +58,12 @@ impl FabricTransport for ControllerTransport {
     fn send_response(&mut self, response: Response<'_>) {
         let Response { command, completion, data, .. } = response;
         self.unpooled = self.unpooled.saturating_add(data.as_ref().map_or(0, BufList::unpooled));
-        self.responses.push_back(Waiting { completion, block: command.dptr.keyed_block(), data });
+        self.responses.push_back(Waiting { completion, block: command.keyed_block(), data });
     }
 
     #[inline]
     fn get_data(&mut self, get: GetData<'_>) {
-        if let Some(block) = get.command.dptr.keyed_block() {
+        if let Some(block) = get.command.keyed_block() {
             self.pulls.push_back(Pull { slot: get.slot, block });
         }
     }

@@ -14,12 +14,12 @@ use verbs::{
 };
 use zerocopy::FromBytes;
 
-use super::host_transport::{HostTransport, Key, Outgoing, Place};
+use super::host_transport::{HostTransport, Key, Place};
 use super::private_data::{AcceptReply, ConnectRequest, RejectReply, RejectStatus};
 use super::work::{QueuePairNeeds, Work};
 use crate::cqe::CompletionQueueEntry;
-use crate::host::{Action, Config, Failure, HostQueue, Input, Queue};
-use crate::limits::MAX_H2C_DATA;
+use crate::host::{Action, CommandCapsule, Config, Failure, HostQueue, Input, Queue};
+use crate::limits::HOST_TRANSFER;
 use crate::width::from_field;
 
 /// Bytes of a response capsule (§3.3.1).
@@ -81,7 +81,7 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
             sends: entries.saturating_mul(4),
             receives: entries,
             regions: entries,
-            longest: from_field(MAX_H2C_DATA),
+            longest: from_field(HOST_TRANSFER),
         }
     }
 
@@ -291,22 +291,22 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
     fn start(&mut self) -> bool {
         let mut moved = false;
         while self.queue.poll_close().is_none()
-            && let Some(outgoing) = self.queue.transport.next_command(&self.pair)
+            && let Some(capsule) = self.queue.transport.next_command(&self.pair)
         {
             moved = true;
-            self.start_one(outgoing);
+            self.start_one(capsule);
         }
         moved
     }
 
-    fn start_one(&mut self, outgoing: Outgoing) {
-        let cid = outgoing.entry.cid.get();
+    fn start_one(&mut self, capsule: CommandCapsule) {
+        let cid = capsule.entry.cid.get();
         self.queue.mark_sent(cid);
-        let Some(memory) = self.memory(&outgoing) else {
-            return self.queue.transport.send_bare(&mut self.pair, outgoing);
+        let Some(memory) = self.memory(&capsule) else {
+            return self.queue.transport.send_bare(&mut self.pair, capsule);
         };
         match self.pair.post(Work::Register(cid).id(), WorkRequest::Register { memory }) {
-            Ok(()) => self.queue.transport.begin_registering(outgoing.entry),
+            Ok(()) => self.queue.transport.begin_registering(capsule.entry),
             // The queue pair has ended, or the memory is longer than it takes: which no command's is.
             Err(refused) => {
                 if let WorkMemory::Region(memory) = refused.request.into_memory() {
@@ -317,11 +317,11 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
     }
 
     /// The memory that a command needs a key for.
-    fn memory(&mut self, outgoing: &Outgoing) -> Option<RegionMemory> {
-        let cid = outgoing.entry.cid.get();
-        if !outgoing.data.is_empty() {
-            let in_capsule = self.queue.transport.is_in_capsule(outgoing);
-            return (!in_capsule).then(|| RegionMemory::Source(outgoing.data.clone()));
+    fn memory(&mut self, capsule: &CommandCapsule) -> Option<RegionMemory> {
+        let cid = capsule.entry.cid.get();
+        if !capsule.data.is_empty() {
+            let in_capsule = self.queue.transport.is_in_capsule(capsule);
+            return (!in_capsule).then(|| RegionMemory::Source(capsule.data.clone()));
         }
         if let Some(target) = self.queue.target(cid) {
             return target.buf.take().map(RegionMemory::Sink);

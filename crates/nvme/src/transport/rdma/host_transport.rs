@@ -10,20 +10,12 @@ use zerocopy::IntoBytes;
 use super::capsules::Capsules;
 use super::work::Work;
 use crate::cqe::CompletionQueueEntry;
-use crate::host::FabricTransport;
+use crate::host::{CommandCapsule, FabricTransport};
 use crate::log::TransportType;
 use crate::opcode::FABRICS;
 use crate::sgl::{KeyedBlock, SglDescriptor};
 use crate::sqe::SubmissionQueueEntry;
 use crate::width::from_field;
-
-/// A command that waits to be sent.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    pub(super) entry: SubmissionQueueEntry,
-    /// Data that its queue means for the capsule.
-    pub(super) data: BufList,
-}
 
 /// How far a command is, by its identifier.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +36,7 @@ const WORK_OF_COMMAND: usize = 2;
 /// The queue pair's send queue at the host, as the queue has filled it.
 #[derive(Debug)]
 pub(super) struct HostTransport {
-    pub(super) waiting: VecDeque<Outgoing>,
+    pub(super) waiting: VecDeque<CommandCapsule>,
     places: Vec<Place>,
     capsules: Capsules,
     /// Bytes of data that a capsule may carry.
@@ -61,8 +53,8 @@ impl FabricTransport for HostTransport {
     const TRANSPORT: TransportType = TransportType::Rdma;
 
     #[inline]
-    fn send_command(&mut self, entry: SubmissionQueueEntry, in_capsule: BufList) {
-        self.waiting.push_back(Outgoing { entry, data: in_capsule });
+    fn send_command(&mut self, capsule: CommandCapsule) {
+        self.waiting.push_back(capsule);
     }
 
     fn clear(&mut self) {
@@ -91,13 +83,13 @@ impl HostTransport {
     }
 
     /// Whether a command's data goes in its capsule. Fabrics commands have none there (§3.3.1).
-    pub(super) fn is_in_capsule(&self, outgoing: &Outgoing) -> bool {
-        outgoing.entry.opcode != FABRICS && outgoing.data.len() <= self.in_capsule
+    pub(super) fn is_in_capsule(&self, capsule: &CommandCapsule) -> bool {
+        capsule.entry.opcode != FABRICS && capsule.data.len() <= self.in_capsule
     }
 
     /// The next command, if it may be sent now.
     #[inline]
-    pub(super) fn next_command(&mut self, pair: &impl QueuePair) -> Option<Outgoing> {
+    pub(super) fn next_command(&mut self, pair: &impl QueuePair) -> Option<CommandCapsule> {
         let limits = pair.limits();
         let promised = self.commands.saturating_add(1).saturating_mul(WORK_OF_COMMAND);
         let room = self.commands < self.credit
@@ -155,8 +147,8 @@ impl HostTransport {
     }
 
     /// Sends a command without memory of its own at the host, or with its data in the capsule.
-    pub(super) fn send_bare(&mut self, pair: &mut impl QueuePair, outgoing: Outgoing) {
-        let Outgoing { mut entry, data } = outgoing;
+    pub(super) fn send_bare(&mut self, pair: &mut impl QueuePair, capsule: CommandCapsule) {
+        let CommandCapsule { mut entry, data } = capsule;
         if data.is_empty() {
             entry.dptr = SglDescriptor::NO_KEYED_DATA;
         }

@@ -110,7 +110,7 @@ impl ControllerConnection {
     fn follow(&mut self, admission: Admission, data: usize) -> bool {
         match admission {
             Admission::Taken => self.discard(data),
-            Admission::Receives { slot } => {
+            Admission::Receives { slot, .. } => {
                 self.queue.transport.receiver.expect_data(slot, DataRange { start: 0, length: data });
             }
             Admission::Withheld => return false,

@@ -6,7 +6,7 @@ use buf::BufList;
 use protocol::{Instant, Transmit, Unsent};
 use zerocopy::IntoBytes;
 
-use super::framing::{Agreement, PduData, Role, Termination, put_bare, put_with_data};
+use super::framing::{Agreement, Role, Termination, put_bare, put_with_data};
 use super::receiver::Receiver;
 use crate::controller::{Backlog, FabricTransport, GetData, Response, Withdrawal};
 use crate::cqe::CompletionQueueEntry;
@@ -63,7 +63,11 @@ impl FabricTransport for ControllerTransport {
     #[inline]
     fn get_data(&mut self, get: GetData<'_>) {
         let GetData { slot: ttag, command, length } = get;
-        self.outgoing.push_back(Outgoing::R2t { cid: command.cid.get(), ttag, length: to_field(length) });
+        self.outgoing.push_back(Outgoing::R2t {
+            cid: command.entry.cid.get(),
+            ttag,
+            length: to_field(length),
+        });
     }
 
     /// An R2T that was sent is served (NVMe TCP Transport §3.3.2.2): its data is passed over.
@@ -146,7 +150,9 @@ impl Outgoing {
             Self::Complete { entry, data, may_omit } => {
                 let omit = data.is_some() && may_omit && entry.status().is_success() && entry.result() == 0;
                 if let Some(data) = data {
-                    put_data(send, agreed, HostData { cid: entry.cid.get(), data, success: omit });
+                    let mut pdu = C2hData::new(entry.cid.get(), 0, to_field(data.len()));
+                    pdu.header.flags = flags::LAST | (u8::from(omit) * flags::SUCCESS);
+                    put_with_data(send, agreed, pdu.as_mut_bytes(), data);
                 }
                 if !omit {
                     put_bare(send, agreed, CapsuleResp::new(entry).as_mut_bytes());
@@ -154,19 +160,4 @@ impl Outgoing {
             }
         }
     }
-}
-
-/// Data of a command for the host; with `success` it is also the command's completion.
-struct HostData {
-    cid: u16,
-    data: BufList,
-    success: bool,
-}
-
-fn put_data(send: &mut Transmit, agreed: Agreement, host_data: HostData) {
-    let HostData { cid, data, success } = host_data;
-    let length = data.len();
-    let mut pdu = C2hData::new(cid, 0, to_field(length));
-    pdu.header.flags = flags::LAST | (u8::from(success) * flags::SUCCESS);
-    put_with_data(send, agreed, pdu.as_mut_bytes(), PduData { length, pieces: data.into_pieces() });
 }

@@ -1,6 +1,6 @@
 //! What both roles do alike with PDUs: framing, digests, padding, termination (NVMe TCP Transport §3.5, §3.6).
 
-use buf::SharedBuf;
+use buf::BufList;
 use protocol::{Placement, Transmit};
 use wire::{Crc32c, crc32c};
 use zerocopy::{FromBytes, IntoBytes};
@@ -142,22 +142,10 @@ fn put_header(send: &mut Transmit, agreed: Agreement, header: &[u8]) {
     }
 }
 
-/// Data of one PDU: what the iterator yields, `length` bytes in all.
-#[derive(Debug)]
-pub(crate) struct PduData<I> {
-    pub(crate) length: usize,
-    pub(crate) pieces: I,
-}
-
 /// Puts a PDU with data: header, digest, padding, data, digest.
 #[inline]
-pub(crate) fn put_with_data(
-    send: &mut Transmit,
-    agreed: Agreement,
-    header: &mut [u8],
-    data: PduData<impl Iterator<Item = SharedBuf>>,
-) {
-    let PduData { length, pieces } = data;
+pub(crate) fn put_with_data(send: &mut Transmit, agreed: Agreement, header: &mut [u8], data: BufList) {
+    let length = data.len();
     let base = header.len().saturating_add(if agreed.header_digest { DIGEST } else { 0 });
     let unit = usize::from(agreed.alignment).saturating_add(1).saturating_mul(4);
     let offset = base.next_multiple_of(unit);
@@ -173,13 +161,13 @@ pub(crate) fn put_with_data(
     send.put([0; 128].get(..offset.saturating_sub(base)).unwrap_or_default());
     if agreed.data_digest {
         let mut sum = Crc32c::new();
-        for piece in pieces {
+        for piece in data.into_pieces() {
             sum.update(&piece);
             send.put_shared(piece);
         }
         send.put(&sum.finish().to_le_bytes());
     } else {
-        pieces.for_each(|piece| send.put_shared(piece));
+        data.into_pieces().for_each(|piece| send.put_shared(piece));
     }
 }
 
@@ -226,8 +214,8 @@ mod tests {
     fn sent(agreed: Agreement, data: &[u8]) -> Vec<u8> {
         let mut send = Transmit::new(1 << 20, 64);
         let mut pdu = C2hData::new(1, 0, 3000);
-        let pieces = core::iter::once(SharedBuf::from(data.to_vec()));
-        put_with_data(&mut send, agreed, pdu.as_mut_bytes(), PduData { length: data.len(), pieces });
+        let data = BufList::from(buf::SharedBuf::from(data.to_vec()));
+        put_with_data(&mut send, agreed, pdu.as_mut_bytes(), data);
         send.segments().iter().flat_map(|segment| send.bytes(segment).to_vec()).collect()
     }
 

@@ -6,9 +6,7 @@
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::framing::{
-    Agreement, DIGEST, Framed, MOST_ALIGNMENT, PduData, Role, data_digest, frame, put_with_data,
-};
+use super::framing::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, data_digest, frame, put_with_data};
 use super::host_transport::{Burst, DataOwner, HostTransport, Outgoing};
 use super::receiver::{DataRange, DigestCheck, Receiver};
 use crate::cqe::CompletionQueueEntry;
@@ -181,8 +179,8 @@ impl HostConnection {
             None => return false,
             Some(Outgoing::Burst(burst)) => self.send_burst(burst, send),
             Some(outgoing) => {
-                if let Outgoing::Command { entry, .. } = &outgoing {
-                    self.queue.mark_sent(entry.cid.get());
+                if let Outgoing::Command(capsule) = &outgoing {
+                    self.queue.mark_sent(capsule.entry.cid.get());
                 }
                 outgoing.put(self.queue.transport.agreed, send);
             }
@@ -201,7 +199,7 @@ impl HostConnection {
         source.sent = next;
         let mut pdu = H2cData::new(cid, ttag, to_field(range.start), to_field(length));
         pdu.header.flags = u8::from(next == range.end) * flags::LAST;
-        put_with_data(send, agreed, pdu.as_mut_bytes(), PduData { length, pieces: data.into_pieces() });
+        put_with_data(send, agreed, pdu.as_mut_bytes(), data);
         if next < range.end {
             let rest = Outgoing::Burst(Burst { cid, ttag, range: next..range.end });
             self.queue.transport.waiting.push_front(rest);

@@ -3,16 +3,14 @@
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
-use buf::BufList;
 use protocol::Transmit;
 use zerocopy::IntoBytes;
 
-use super::framing::{Agreement, PduData, Role, Termination, put_bare, put_with_data};
+use super::framing::{Agreement, Role, Termination, put_bare, put_with_data};
 use super::receiver::Receiver;
-use crate::host::FabricTransport;
+use crate::host::{CommandCapsule, FabricTransport};
 use crate::log::TransportType;
 use crate::pdu::{CapsuleCmd, IcReq};
-use crate::sqe::SubmissionQueueEntry;
 use crate::violation::Violation;
 
 /// One thing to send.
@@ -22,11 +20,7 @@ pub(super) enum Outgoing {
         header_digest: bool,
         data_digest: bool,
     },
-    /// A command with its in-capsule data, which may be none.
-    Command {
-        entry: SubmissionQueueEntry,
-        data: BufList,
-    },
+    Command(CommandCapsule),
     /// What an R2T asked for.
     Burst(Burst),
 }
@@ -38,18 +32,11 @@ impl Outgoing {
             Self::IcReq { header_digest, data_digest } => {
                 send.put(IcReq::new(header_digest, data_digest, 0).as_bytes());
             }
-            Self::Command { entry, data } if data.is_empty() => {
+            Self::Command(CommandCapsule { entry, data }) if data.is_empty() => {
                 put_bare(send, agreed, CapsuleCmd::new(entry).as_mut_bytes());
             }
-            Self::Command { entry, data } => {
-                let length = data.len();
-                let pieces = data.into_pieces();
-                put_with_data(
-                    send,
-                    agreed,
-                    CapsuleCmd::new(entry).as_mut_bytes(),
-                    PduData { length, pieces },
-                );
+            Self::Command(CommandCapsule { entry, data }) => {
+                put_with_data(send, agreed, CapsuleCmd::new(entry).as_mut_bytes(), data);
             }
             // Cut into PDUs by the connection, which knows the data.
             Self::Burst(_) => {}
@@ -90,8 +77,8 @@ impl FabricTransport for HostTransport {
     const TRANSPORT: TransportType = TransportType::Tcp;
 
     #[inline]
-    fn send_command(&mut self, entry: SubmissionQueueEntry, in_capsule: BufList) {
-        self.waiting.push_back(Outgoing::Command { entry, data: in_capsule });
+    fn send_command(&mut self, capsule: CommandCapsule) {
+        self.waiting.push_back(Outgoing::Command(capsule));
     }
 
     fn clear(&mut self) {
