@@ -35,9 +35,7 @@ use crate::datamover::{
     ControlPdu, DataArrival, Disposition, ReceivedPdu, TargetDatamover, TargetLayer, TaskHandle, UpperLayer,
 };
 use crate::keys::Parameters;
-use crate::limits::{
-    DISCOVERY_SESSION_TIME, FIRST_DEPTH, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME,
-};
+use crate::limits::{DISCOVERY_SESSION_TIME, FIRST_DEPTH, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME};
 use crate::pdu::{
     AsyncMessage, BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, NopIn, Opcode, Reject, Status,
 };

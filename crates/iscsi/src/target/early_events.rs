@@ -53,13 +53,12 @@ mod tests {
     fn only_the_newest_of_what_lasts_is_kept() {
         let mut early = EarlyEvents::default();
         let (one, other) = (VolumeId::new(1, 0), VolumeId::new(2, 0));
-        let size = |blocks| NexusEvent::CapacityChanged(Geometry { blocks, block_size: 512, physical_block_size: 512 });
-        for (volume, event) in [
-            (one, size(1)),
-            (other, size(2)),
-            (one, NexusEvent::LogicalUnitReset),
-            (one, size(3)),
-        ] {
+        let size = |blocks| {
+            NexusEvent::CapacityChanged(Geometry { blocks, block_size: 512, physical_block_size: 512 })
+        };
+        for (volume, event) in
+            [(one, size(1)), (other, size(2)), (one, NexusEvent::LogicalUnitReset), (one, size(3))]
+        {
             early.keep(volume, event);
         }
         early.set_epoch(one, Epoch(1));

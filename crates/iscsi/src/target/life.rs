@@ -33,12 +33,7 @@ pub(super) struct Life {
 impl Life {
     /// A connection that begins to log in, which is overdue then.
     pub(super) fn new(due: Instant) -> Self {
-        Self {
-            state: State::InLogin,
-            due: Some(due),
-            logout_reason: CloseReason::ShuttingDown,
-            close: None,
-        }
+        Self { state: State::InLogin, due: Some(due), logout_reason: CloseReason::ShuttingDown, close: None }
     }
 
     /// Where it is.

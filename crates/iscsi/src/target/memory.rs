@@ -67,8 +67,7 @@ impl<D: TargetDatamover> Target<D> {
     pub(super) fn begin_collecting(&mut self, slot: u16, buf: Buf) {
         let Some(task) = self.tasks.get(slot) else { return };
         task.state = State::Collecting;
-        let resources =
-            WriteResources { task_tag: task.tag, buf, unsolicited: task.get_data.unsolicited() };
+        let resources = WriteResources { task_tag: task.tag, buf, unsolicited: task.get_data.unsolicited() };
         self.mover.allocate_task_resources(TaskHandle(slot), resources);
     }
 

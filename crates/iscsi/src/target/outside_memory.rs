@@ -48,7 +48,10 @@ mod tests {
         assert!(outside.settle(&mut account, Outside { data: 700, tables: 1000 }));
         assert_eq!(account.held(), 1700);
         assert!(outside.grant(&mut account, 5000));
-        assert!(!outside.settle(&mut account, Outside { data: 700, tables: 6000 }), "the table has grown into it");
+        assert!(
+            !outside.settle(&mut account, Outside { data: 700, tables: 6000 }),
+            "the table has grown into it"
+        );
         assert_eq!(account.held(), 6700);
         assert!(outside.settle(&mut account, Outside { data: 0, tables: 6000 }));
         assert_eq!(account.held(), 6000);

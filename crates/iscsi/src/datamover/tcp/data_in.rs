@@ -74,8 +74,7 @@ impl DataInSequence {
             DataRange { offset: short(self.sent), length: short(length) },
         );
         let data = &mut self.put.data;
-        let list =
-            if length == data.len() { core::mem::take(data) } else { data.part(self.sent, length) };
+        let list = if length == data.len() { core::mem::take(data) } else { data.part(self.sent, length) };
         let collapse = length == rest && self.put.sense.bytes().is_empty();
         self.sent += length;
         self.data_sn = self.data_sn.wrapping_add(1);
