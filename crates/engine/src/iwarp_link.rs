@@ -29,7 +29,7 @@ impl IwarpLink {
         Self { crc, mss: if is_here { MSS_LOCAL } else { MSS } }
     }
 
-    /// The queue pair of a connection that was accepted, and counts its tables in `pool`.
+    /// The queue pair of a connection that was accepted, and counts its tables in `pool`. The share of the pool is that of the connection above it.
     pub(crate) fn responder(self, now: Instant, queues: QueueLimits, pool: &Pool) -> iwarp::Connection {
         // Targets and controllers read their peers' memory, and have none to be read.
         let offer = Offer { rtr: RtrKinds::ALL, ird: 1, ord: TARGET_READS, ..self.offer() };
@@ -60,7 +60,7 @@ impl IwarpLink {
         pool: &Pool,
     ) -> iwarp::Connection {
         let config = Config { role, offer, queues, mss: self.mss, solicited: false };
-        iwarp::Connection::new(now, config, Account::new(pool))
+        iwarp::Connection::new(now, config, Account::apart(pool))
     }
 }
 
@@ -79,6 +79,22 @@ pub(crate) fn for_nvme(needs: rdma::QueuePairNeeds) -> QueueLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a connection may hold does not depend on what carries it.
+    #[test]
+    fn a_queue_pair_takes_no_share_of_the_pool() {
+        let pool = Pool::new(64 << 20);
+        let connection = Account::new(&pool);
+        let floor = connection.floor_left();
+        let link = IwarpLink { crc: false, mss: MSS };
+        let queues = QueueLimits { sends: 4, receives: 4, regions: 4, longest: 1 << 20 };
+        let initiator = link.initiator(Instant::ZERO, (PrivateData::NONE, queues), &pool);
+        let responder = link.responder(Instant::ZERO, queues, &pool);
+        assert_eq!(connection.floor_left(), floor);
+        assert!(pool.used() > 0, "the table of the reads that it serves counts");
+        drop((initiator, responder));
+        assert_eq!(pool.used(), 0);
+    }
 
     #[test]
     fn fpdus_are_as_long_as_the_way_allows() {
