@@ -78,6 +78,7 @@ SUITES = {
         Step("contract", "cargo build --quiet -p linerate --example contract && conformance/contract/run.py", 1800),
         Step("attach as a file", "conformance/attach/fuse.py", 900),
         Step("device", "conformance/device/run.py", 1500),
+        Step("nat", "conformance/nat/run.py", 600),
     ), beside=(Step("failures", "conformance/failures/run.py", 1800),)),
     "lab": Suite((
         BUILD,

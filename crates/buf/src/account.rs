@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::ledger::{AccountId, Unpooled};
+use crate::ledger::{AccountId, NOBODY, Unpooled};
 use crate::owned::Buf;
 use crate::pool::Pool;
 
@@ -35,6 +35,11 @@ impl Account {
     pub fn new(pool: &Pool) -> Self {
         let (id, outside) = (pool.open_account(), Unpooled::default());
         Self { id, pool: pool.clone(), outside, overdrawn: 0, refused: false }
+    }
+
+    /// An account without a share, for a part of something that has an account of its own: what it counts is in use, and leaves what others may have alone.
+    pub fn apart(pool: &Pool) -> Self {
+        Self { id: NOBODY, pool: pool.clone(), outside: Unpooled::default(), overdrawn: 0, refused: false }
     }
 
     /// A buffer of `len` bytes, at most [`LARGEST`](crate::LARGEST), or `None` when there is none, or others are to have it: wait until
@@ -271,6 +276,20 @@ mod tests {
         account.release(52 << 20);
         assert_ne!(account.returns(), returns, "whoever waits is to look again");
         assert!(account.take(8 << 20).is_some());
+    }
+
+    #[test]
+    fn what_is_apart_counts_and_takes_no_share() {
+        let pool = Pool::new(LIMIT);
+        let account = Account::new(&pool);
+        let floor = account.floor_left();
+        let mut apart = Account::apart(&pool);
+        assert!(apart.charge_table(10_000));
+        apart.count(500);
+        assert_eq!((account.floor_left(), pool.used()), (floor, 10_500));
+        apart.uncount(500);
+        std::thread::spawn(move || drop(apart)).join().unwrap();
+        assert_eq!((Account::new(&pool).held(), pool.used()), (0, 0));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use daemon::{Config, PortalEntry, Protocol, VolumeEntry};
+use daemon::{Config, PortalEntry, PortalKind, Protocol, Transport, VolumeEntry};
 use linerate::{LoadPlan, Pattern};
 use names::VolumeUrl;
 
@@ -59,25 +59,40 @@ fn count(url: &str, pattern: Pattern) -> (u64, u64) {
 }
 
 fn config() -> Config {
-    let portal = |protocol| PortalEntry::at(protocol, "127.0.0.1:0".parse().unwrap());
+    let portal = |protocol, transport| {
+        PortalEntry::at(PortalKind { protocol, transport }, "127.0.0.1:0".parse().unwrap())
+    };
     Config {
-        portals: vec![portal(Protocol::Iscsi), portal(Protocol::Nvme)],
+        portals: vec![
+            portal(Protocol::Iscsi, Transport::Tcp),
+            portal(Protocol::Nvme, Transport::Tcp),
+            portal(Protocol::Iscsi, Transport::Iwarp),
+            portal(Protocol::Nvme, Transport::Iwarp),
+        ],
         volumes: vec![VolumeEntry::alone("disk".to_owned(), "ram:16M".parse().unwrap())],
         ..Config::default()
     }
 }
 
-/// Waits until the server has written where it listens: iSCSI first, then NVMe.
-fn portals(ready: &Path) -> (String, String) {
+/// Waits until the server has written where it listens, and says how its volume is reached there.
+fn urls(ready: &Path) -> [String; 4] {
     let text = loop {
         match std::fs::read_to_string(ready) {
             Ok(text) => break text,
             Err(_) => std::thread::yield_now(),
         }
     };
-    let address =
-        |protocol| text.lines().find_map(|line| line.strip_prefix(protocol)).unwrap().trim().to_owned();
-    (address("iscsi "), address("nvme "))
+    let (target, subsystem) = ("iqn.2026-11.org.linerate:disk/0", "nqn.2026-11.org.linerate:disk/1");
+    [
+        ("iscsi ", "iscsi", target),
+        ("nvme ", "nvme+tcp", subsystem),
+        ("iser ", "iser", target),
+        ("nvme-rdma ", "nvme+rdma", subsystem),
+    ]
+    .map(|(kind, scheme, name)| {
+        let address = text.lines().find_map(|line| line.strip_prefix(kind)).unwrap().trim();
+        format!("{scheme}://{address}/{name}")
+    })
 }
 
 #[test]
@@ -95,11 +110,7 @@ fn nothing_is_allocated_for_an_io() {
             &daemon::Log::start(daemon::Filter::default(), output),
         )
     });
-    let (iscsi, nvme) = portals(&ready);
-    for url in [
-        format!("iscsi://{iscsi}/iqn.2026-11.org.linerate:disk/0"),
-        format!("nvme+tcp://{nvme}/nqn.2026-11.org.linerate:disk/1"),
-    ] {
+    for url in urls(&ready) {
         // The first pass gives every page of the RAM volume its memory.
         count(&url, Pattern::Write);
         for pattern in [Pattern::RandRead, Pattern::RandWrite] {

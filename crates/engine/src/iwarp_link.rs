@@ -37,11 +37,11 @@ impl IwarpLink {
         Self { crc, mss: if is_here { MSS_LOCAL } else { MSS } }
     }
 
-    /// The queue pair of a connection that was accepted, and counts its tables in `pool`.
+    /// The queue pair of a connection that was accepted, and counts its tables in `pool`. The share of the pool is that of the connection above it.
     pub(crate) fn responder(self, now: Instant, queues: QueueLimits, pool: &Pool) -> iwarp::Connection {
         // Targets and controllers read their peers' memory, and have none to be read.
         let offer = Offer { rtr: RtrKinds::ALL, ird: 1, ord: TARGET_READS, ..self.offer() };
-        iwarp::Connection::new(now, self.config(Role::Responder, offer, queues), Account::new(pool))
+        iwarp::Connection::new(now, self.config(Role::Responder, offer, queues), Account::apart(pool))
     }
 
     /// The queue pair of a connection that was made.
@@ -49,7 +49,7 @@ impl IwarpLink {
         let InitiatorEnd { words, queues } = initiator;
         // Initiators and hosts send first in any case: nothing else has to show that they are ready.
         let offer = Offer { ird: INITIATOR_READS, ord: 1, ..self.offer() };
-        iwarp::Connection::new(now, self.config(Role::Initiator(words), offer, queues), Account::new(pool))
+        iwarp::Connection::new(now, self.config(Role::Initiator(words), offer, queues), Account::apart(pool))
     }
 
     fn offer(self) -> Offer {
@@ -77,6 +77,23 @@ pub(crate) fn for_nvme(needs: rdma::QueuePairNeeds) -> QueueLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a connection may hold does not depend on what carries it.
+    #[test]
+    fn a_queue_pair_takes_no_share_of_the_pool() {
+        let pool = Pool::new(64 << 20);
+        let connection = Account::new(&pool);
+        let floor = connection.floor_left();
+        let link = IwarpLink { crc: false, mss: MSS };
+        let queues = QueueLimits { sends: 4, receives: 4, regions: 4, longest: 1 << 20 };
+        let initiator =
+            link.initiator(Instant::ZERO, InitiatorEnd { words: PrivateData::NONE, queues }, &pool);
+        let responder = link.responder(Instant::ZERO, queues, &pool);
+        assert_eq!(connection.floor_left(), floor);
+        assert!(pool.used() > 0, "the table of the reads that it serves counts");
+        drop((initiator, responder));
+        assert_eq!(pool.used(), 0);
+    }
 
     #[test]
     fn fpdus_are_as_long_as_the_way_allows() {
