@@ -1,4 +1,4 @@
-//! What a server tells people: one event for each login, refusal, misdeed, failure and management function. Never one for a request
+//! What a server tells people: one event for each login, refusal, violation, failure and management function. Never one for a request
 //! that goes well.
 
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! Every misdeed of a peer, and the error code of the Terminate that answers it (RFC 5040 §4.8 and §7, RFC 5041 §7.1, RFC 5044 §8, RFC 6581 §11).
+//! Every violation of a peer, and the error code of the Terminate that answers it (RFC 5040 §4.8 and §7, RFC 5041 §7.1, RFC 5044 §8, RFC 6581 §11).
 
 use verbs::{RegionError, RemoteRegion};
 

@@ -24,7 +24,7 @@ pub struct Placement {
 pub enum CloseReason {
     /// Both sides agreed: logout, disconnect, end of discovery.
     Finished,
-    /// The peer broke the protocol; the text names the misdeed.
+    /// The peer broke the protocol; the text names the violation.
     Violation(&'static str),
     /// The peer was silent for longer than a named limit allows.
     TimedOut(&'static str),

@@ -12,7 +12,7 @@ pub enum NoticeKind {
     Login,
     /// The peer has connected one more queue of what it is in already.
     Queue,
-    /// A PDU or a command was rejected for a misdeed, and the connection goes on.
+    /// A PDU or a command was rejected for a violation, and the connection goes on.
     Reject,
     /// Task management, an abort or a reset.
     Management,
@@ -55,7 +55,7 @@ mod tests {
     fn no_peer_makes_more_notices_wait_than_the_limit() {
         let mut notices = Notices::default();
         for _ in 0..1000 {
-            notices.push(NoticeKind::Reject, "a misdeed");
+            notices.push(NoticeKind::Reject, "a violation");
         }
         assert_eq!(core::iter::from_fn(|| notices.pop()).count(), WAITING);
     }
