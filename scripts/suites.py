@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Runs suites one after another and sums them up: `suites.py unit conformance interop lab vm`.
+"""Runs suites one after another and sums them up: `suites.py unit conformance+interop lab vm`. Suites that `+` joins run at the same time.
 
-A suite is a list of steps, a step is a command. Steps that mostly wait run beside the others of their suite. Whatever a step prints goes to the
-terminal and to `target/suites/SUITE.log`, of one that runs beside others when it has ended; its results are read from the closing lines of cargo's test harness or of our runners. A command that has no such line is one test. What failed, and why, is told
-again at the end, where it is looked for first. The last line of all is the sum, alone: `N passed, N failed`.
+A suite is a list of steps, a step is a command. What waits runs beside what computes: steps that mostly wait run beside the others of their suite, and what
+later suites build is built beside the first one, at the lowest priority. Whatever a step prints goes to `target/suites/SUITE.log` and to the terminal, of one that
+runs beside others when it has ended; its results are read from the closing lines of cargo's test harness or of our runners. A command that has no such line
+is one test. The summary has each step's time, how much of the processors it used (what used little could run beside something else), and what failed and why. The
+last line of all is the sum, alone: `N passed, N failed`.
 """
 import os
 import re
@@ -13,7 +15,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +24,8 @@ RUNNER = re.compile(r"^(?:[\w-]+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped
 # A failed test as our runners and cargo's harness tell it, and what a runner says of it below.
 FAILED = re.compile(r"^(?:failed  .*|---- .+ ----|thread '.+' .*panicked at .*|error(?:\[\w+\])?: .*)$")
 DETAIL = "    | "
+# Before a command that takes no processor from others: builds wait for nobody, so they may wait for everybody.
+LAST = "nice -n 19"
 # Lines told again of a step that failed, and of one test's details: the whole of it is in the log.
 TOLD_LINES = 24
 TOLD_DETAILS = 6
@@ -42,8 +46,11 @@ class Suite:
 
     steps: tuple
     skips: tuple = field(default=())
-    # Steps that wait for timeouts and paced copies rather than compute: they run one after another beside `steps`, once there is a build.
+    # Steps that wait for timeouts and paced copies rather than compute, or may be last at the processors: they run one after another beside `steps`, once
+    # there is a build.
     beside: tuple = ()
+    # What its steps build: done beside the first of several suites.
+    ahead: tuple = ()
 
 
 # The release build stands before the suites that need it: it is their step, so that each suite can run alone.
@@ -55,10 +62,12 @@ SUITES = {
         Step("judges", "conformance/selftest.py", 60),
         Step("scripts", "python3 -m unittest discover -s scripts/tests", 60),
         Step("judges of the guests", "python3 -m unittest discover -s conformance/vm/tests", 60),
-        Step("instructions", "scripts/instructions.py", 900),
         Step("tests", "cargo test --workspace --no-fail-fast --quiet", 2400),
-        # A folder of its own, because everything is built otherwise.
-        Step("orders", "RUSTFLAGS='--cfg shuttle' cargo test --quiet -p volume --lib --target-dir target/shuttle ram::orders", 900),
+        # Behind the tests, because it takes its release build from the one that is made beside them.
+        Step("instructions", "scripts/instructions.py", 900),
+    ), beside=(
+        # A folder of its own, because everything is built otherwise; so no build waits for its lock. It computes without a look at the clock.
+        Step("orders", f"RUSTFLAGS='--cfg shuttle' {LAST} cargo test --quiet -p volume --lib --target-dir target/shuttle ram::orders", 1800),
     )),
     "conformance": Suite((
         BUILD,
@@ -73,13 +82,19 @@ SUITES = {
         Step("discovery", "conformance/discovery/run.py", 300),
         Step("library", "conformance/library/run.py", 1500),
         Step("fio", "conformance/fio/run.py", 1800),
-        Step("kill", "conformance/kill/run.py", 300),
         Step("attach", "conformance/attach/run.py", 900),
         Step("contract", "cargo build --quiet -p linerate --example contract && conformance/contract/run.py", 1800),
         Step("attach as a file", "conformance/attach/fuse.py", 900),
         Step("device", "conformance/device/run.py", 1500),
         Step("nat", "conformance/nat/run.py", 600),
-    ), beside=(Step("failures", "conformance/failures/run.py", 1800),)),
+    ), beside=(
+        # They compute for a few seconds in all, and wait for time limits, paced copies, and servers that come back.
+        Step("failures", "conformance/failures/run.py", 1800),
+        Step("kill", "conformance/kill/run.py", 300),
+    ), ahead=(
+        Step("the C library", "cargo rustc -p linerate --lib --release --quiet --crate-type cdylib", 1800),
+        Step("fio's engine", "conformance/fio/build", 1800),
+    )),
     "lab": Suite((
         BUILD,
         Step("arms", "conformance/lab/arms.py", 2400),
@@ -94,9 +109,11 @@ SUITES = {
     "vm": Suite((
         BUILD,
         Step("Linux 6.12", "conformance/vm/run run --kernel 6.12", 1500),
-        Step("Linux 6.12 over RDMA", "conformance/vm/run rdma --kernel 6.12", 1500),
         Step("Linux 6.12's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.12", 1500),
-    ), ("Linux 6.1, file systems on a server that is killed, two initiators that contend for a disk: `make test-full` runs them (time)",)),
+    ), beside=(
+        # It waits while its links are cut, for 14 s each time, and it may lose sessions. Each guest has a network of its own.
+        Step("Linux 6.12 over RDMA", "conformance/vm/run rdma --kernel 6.12", 1500),
+    ), skips=("Linux 6.1, file systems on a server that is killed, two initiators that contend for a disk: `make test-full` runs them (time)",)),
     "vm-long": Suite((
         BUILD,
         *(Step(f"the guests' judge, Linux {kernel}", f"conformance/vm/run selftest --kernel {kernel}", 1500) for kernel in ("6.12", "6.1")),
@@ -128,6 +145,12 @@ class Outcome:
     seconds: float
     words: str = ""
     told: tuple = ()
+    # Seconds of processor time, of all that the command started and waited for.
+    processor: float = 0.0
+
+    def busy(self):
+        """How much of all processors it used, in per cent."""
+        return 100 * self.processor / (self.seconds * os.cpu_count()) if self.seconds else 0.0
 
 
 def count(output, status):
@@ -158,15 +181,20 @@ def failures(lines):
     return tuple((told or lines)[-TOLD_LINES:])
 
 
-class Teller:
-    """Says each line on the terminal and in a suite's log."""
+def show(text):
+    """Says something on the terminal."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
-    def __init__(self, log):
-        self.log = log
+
+class Teller:
+    """Says each line to somebody, and in a suite's log."""
+
+    def __init__(self, log, tell):
+        self.log, self.tell = log, tell
 
     def __call__(self, line):
-        sys.stdout.write(line)
-        sys.stdout.flush()
+        self.tell(line)
         self.log.write(line)
 
 
@@ -182,22 +210,30 @@ def run_step(suite, step, tell):
         for line in process.stdout:
             tell(line)
             output.append(line)
-        status = process.wait()
+        _, waited, usage = os.wait4(process.pid, 0)
+        status = process.returncode = os.waitstatus_to_exitcode(waited)
         limit.cancel()
     seconds = time.monotonic() - started
     words = f"stopped after {step.limit} s" if seconds >= step.limit else "" if status == 0 else f"exit status {status}"
     passed, failed, skipped = count("".join(output), status)
     told = failures([line.rstrip("\n") for line in output]) if failed else ()
-    return Outcome(suite, step.name, passed, failed, skipped, seconds, words, told)
+    return Outcome(suite, step.name, passed, failed, skipped, seconds, words, told, usage.ru_utime + usage.ru_stime)
 
 
-def run_beside(name):
-    """Runs the steps that mostly wait, and keeps what they print until all have ended."""
+def run_beside(name, steps):
+    """Runs steps, and keeps what they print until all have ended."""
     lines = []
-    return [run_step(name, step, lines.append) for step in SUITES[name].beside], lines
+    return [run_step(name, step, lines.append) for step in steps], lines
 
 
-def run_suite(name, tell):
+def ahead_of(suites):
+    """What these suites build, each once, to be built beside a suite before them."""
+    builds = (step for suite in suites for step in (*(step for step in suite.steps if step is BUILD), *suite.ahead))
+    # What is last at the processors may take long.
+    return tuple(replace(step, name=f"ahead: {step.name}", command=f"{LAST} {step.command}", limit=3 * step.limit) for step in dict.fromkeys(builds))
+
+
+def run_suite(name, tell, ahead=()):
     """Runs the steps of a suite. A step that cannot be built makes the rest of its suite fail, not vanish."""
     suite, outcomes = SUITES[name], []
     steps = list(suite.steps)
@@ -206,8 +242,8 @@ def run_suite(name, tell):
         if built.failed:
             rest = [Outcome(name, other.name, 0, 1, 0, 0.0, "did not run: no build") for other in (*steps, *suite.beside)]
             return [built, *rest]
-    with ThreadPoolExecutor(1) as lane:
-        waiting = lane.submit(run_beside, name)
+    with ThreadPoolExecutor(1) as other:
+        waiting = other.submit(run_beside, name, (*ahead, *suite.beside))
         outcomes += [run_step(name, step, tell) for step in steps]
         others, lines = waiting.result()
     for line in lines:
@@ -215,11 +251,31 @@ def run_suite(name, tell):
     return outcomes + others
 
 
+def run_logged(name, folder, tell, ahead=()):
+    """Runs a suite with a log of its own; its outcomes and its seconds."""
+    begun = time.monotonic()
+    with (folder / f"{name}.log").open("w") as log:
+        outcomes = run_suite(name, Teller(log, tell), ahead)
+    return outcomes, time.monotonic() - begun
+
+
+def run_joined(names, folder, ahead=()):
+    """Runs suites at the same time: outcomes and seconds by name. The first one's output is shown as it comes, that of the others when all have ended."""
+    with ThreadPoolExecutor(len(names)) as others:
+        kept = {name: [] for name in names[1:]}
+        running = {name: others.submit(run_logged, name, folder, lines.append) for name, lines in kept.items()}
+        results = {names[0]: run_logged(names[0], folder, show, ahead)}
+        results |= {name: suite.result() for name, suite in running.items()}
+    for lines in kept.values():
+        show("".join(lines))
+    return results
+
+
 def summary(took, outcomes, seconds):
     """The table, what was left out and why, and the sum; `took` has each suite's seconds."""
     print("\n== summary")
     for one in outcomes:
-        print(f"{one.suite + ': ' + one.step:32}{one.passed:6} passed {one.failed:4} failed {one.skipped:4} skipped {one.seconds:6.0f} s  {one.words}".rstrip())
+        print(f"{one.suite + ': ' + one.step:32}{one.passed:6} passed {one.failed:4} failed {one.skipped:4} skipped {one.seconds:6.0f} s {one.busy():4.0f} % of the processors  {one.words}".rstrip())
     for name, total in took.items():
         print(f"suite {name}: {'FAILED' if any(one.failed for one in outcomes if one.suite == name) else 'passed'} in {total:.0f} s")
         for words in SUITES[name].skips:
@@ -232,20 +288,23 @@ def summary(took, outcomes, seconds):
             print(f"\nFAILED in {one.suite}: {one.step} ({one.words or 'by its own count'})", *one.told, sep="\n    ")
 
 
-def main(names):
+def main(arguments):
     """Runs the named suites."""
+    groups = [argument.split("+") for argument in arguments]
+    names = [name for group in groups for name in group]
     unknown = [name for name in names if name not in SUITES]
     if unknown or not names:
-        sys.exit(f"usage: suites.py SUITE …, of {', '.join(SUITES)}")
+        sys.exit(f"usage: suites.py SUITE[+SUITE …] …, of {', '.join(SUITES)}")
     started = time.monotonic()
     outcomes, took = [], {}
     folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "suites"
     folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        begun = time.monotonic()
-        with (folder / f"{name}.log").open("w") as log:
-            outcomes += run_suite(name, Teller(log))
-        took[name] = time.monotonic() - begun
+    ahead = ahead_of([SUITES[name] for group in groups[1:] for name in group])
+    for group in groups:
+        for name, (found, seconds) in run_joined(group, folder, ahead).items():
+            outcomes += found
+            took[name] = seconds
+        ahead = ()
     summary(took, outcomes, time.monotonic() - started)
     passed, failed = sum(one.passed for one in outcomes), sum(one.failed for one in outcomes)
     print(f"{passed} passed, {failed} failed", flush=True)

@@ -42,6 +42,30 @@ class Suites(unittest.TestCase):
         outcomes, _ = run(Suite((Step("main", "sleep 30", 1),)))
         self.assertEqual((outcomes[0].failed, outcomes[0].words), (1, "stopped after 1 s"))
 
+    def test_joined_suites_run_at_the_same_time_and_are_told_whole(self):
+        # Each waits for the other, as above.
+        with TemporaryDirectory() as folder, mock.patch.object(sys, "stdout", StringIO()) as shown:
+            one, other = (f"touch {folder}/{a}; until test -e {folder}/{b}; do sleep 0.01; done; echo 'from {a}'" for a, b in ("ab", "ba"))
+            with mock.patch.dict(suites.SUITES, {"one": Suite((Step("main", one, 20),)), "other": Suite((Step("main", other, 20),))}):
+                results = suites.run_joined(["one", "other"], Path(folder))
+            logs = [(Path(folder) / f"{name}.log").read_text() for name in ("one", "other")]
+        self.assertEqual({name: outcomes[0].passed for name, (outcomes, _) in results.items()}, {"one": 1, "other": 1})
+        self.assertEqual(["from a" in log for log in logs], [True, False])
+        self.assertLess(shown.getvalue().index("from a"), shown.getvalue().index("== other: main"))
+
+    def test_what_later_suites_build_is_built_once_beside_the_first_and_last_at_the_processors(self):
+        library, more = Step("library", "true", 20), Suite((suites.BUILD, Step("main", "true", 20)))
+        ahead = suites.ahead_of([more, Suite((suites.BUILD,), ahead=(library,)), Suite((Step("alone", "true", 20),))])
+        self.assertEqual([(step.name, step.command) for step in ahead], [("ahead: build", f"nice -n 19 {suites.BUILD.command}"), ("ahead: library", "nice -n 19 true")])
+        with mock.patch.dict(suites.SUITES, {"one": Suite((Step("main", "true", 20),))}), mock.patch.object(sys, "stdout", StringIO()):
+            outcomes = suites.run_suite("one", [].append, (Step("ahead: build", "nice -n 19 nice", 20),))
+        self.assertEqual([(each.step, each.failed) for each in outcomes], [("main", 0), ("ahead: build", 0)])
+
+    def test_a_step_s_processor_time_is_that_of_all_that_it_ran(self):
+        (busy, idle), _ = run(Suite((Step("busy", "timeout 0.5 sh -c 'while :; do :; done'; true", 20), Step("idle", "sleep 0.5", 20))))
+        self.assertGreater(busy.processor, 5 * idle.processor)
+        self.assertLess(idle.busy(), busy.busy())
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -51,7 +51,7 @@ fn no_step_of_opening_takes_longer_than_a_command_may() {
 }
 
 #[test]
-fn a_misdeed_of_the_controller_is_named() {
+fn a_violation_of_the_controller_is_named() {
     let mut bench = Bench::new();
     let remote = bench.session(1, 1, (false, false));
     for config in [admin(1), io(2, &remote)] {

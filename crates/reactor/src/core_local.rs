@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_thread_nudges_an_endpoint_and_wakes_the_core() {
+    fn another_thread_wakes_an_endpoint_and_its_core() {
         let wakeup = Arc::new(Wakeup::new().unwrap());
         wakeup.bind_to_this_thread();
         let local = Rc::new(CoreLocal::new(Arc::clone(&wakeup)));

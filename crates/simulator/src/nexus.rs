@@ -138,7 +138,7 @@ impl Session {
 
     fn say(&mut self, bytes: &[u8], world: &mut World<Core>) {
         self.peer.borrow_mut().out.extend_from_slice(bytes);
-        world.nudge_client(self.endpoint);
+        world.wake_client(self.endpoint);
     }
 
     /// Asks for a function; the last write that was sent before.
@@ -281,7 +281,7 @@ impl Queue {
 
     fn say(&self, bytes: &[u8], world: &mut World<Core>) {
         self.peer.borrow_mut().out.extend_from_slice(bytes);
-        world.nudge_client(self.endpoint);
+        world.wake_client(self.endpoint);
     }
 
     fn take(&self) -> Option<(PduType, Vec<u8>)> {

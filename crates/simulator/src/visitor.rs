@@ -199,7 +199,7 @@ impl Visitor {
 
     fn say(&self, bytes: &[u8], world: &mut World<Core>) {
         self.peer.borrow_mut().out.extend_from_slice(bytes);
-        world.nudge_client(self.endpoint);
+        world.wake_client(self.endpoint);
     }
 
     fn hear(&mut self, pdu: &Pdu, unit: Unit, world: &mut World<Core>) -> Result<(), TrialFailure> {

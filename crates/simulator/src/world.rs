@@ -61,10 +61,10 @@ fn next_endpoint() -> EndpointId {
     })
 }
 
-/// Nudges an endpoint: in a world, all cores are one thread.
-struct Nudge(EndpointId);
+/// Wakes an endpoint: in a world, all cores are one thread.
+struct EndpointWaker(EndpointId);
 
-impl Wake for Nudge {
+impl Wake for EndpointWaker {
     fn wake(self: Arc<Self>) {
         WorldDialer.wake(self.0);
     }
@@ -86,7 +86,7 @@ impl Dialer for WorldDialer {
     }
 
     fn waker(&self, endpoint: EndpointId) -> Waker {
-        Waker::from(Arc::new(Nudge(endpoint)))
+        Waker::from(Arc::new(EndpointWaker(endpoint)))
     }
 }
 
@@ -272,7 +272,7 @@ impl<S: Service> World<S> {
     }
 
     /// Lets a client's end take a turn.
-    pub fn nudge_client(&mut self, name: EndpointId) {
+    pub fn wake_client(&mut self, name: EndpointId) {
         if let Some(stream) = self.streams.get_mut(&name) {
             stream.client.receive(self.now, &[]);
         }

@@ -1,8 +1,11 @@
 //! Words that were retired do not come back.
 //!
 //! Why: a name that only this project uses has to be learned; the field's term is known, and can be searched for. The glossary lists the words
-//! that were replaced, what to say instead, and where that holds: some of them mean something elsewhere. What tells of the past, the changelog and
-//! the decision records, may use them.
+//! that were replaced, what to say instead, and where that holds: some of them mean something elsewhere. The rule looks at sources of every language,
+//! comments, scripts, tables and documents. What tells of the past, the changelog and the decision records, may use them.
+//!
+//! The name of a type is found as it is written. An ordinary word (`lane`) is found in any case, with the endings of its verb or plural, and as a part
+//! of an identifier (`lane_of`).
 
 use super::super::source::has_word;
 use super::super::{Finding, Rule};
@@ -20,6 +23,10 @@ const HEADING: &str = "## Retired words";
 const EVERYWHERE: &str = "everywhere";
 /// What tells of the past.
 const PAST: &[&str] = &["CHANGELOG.md", "docs/decisions/", GLOSSARY];
+/// What others wrote, and figures.
+const FOREIGN: &[&str] = &["lock", "js", "csv"];
+/// Endings of verbs and plurals.
+const ENDINGS: &[&str] = &["s", "es", "d", "ed", "ing"];
 
 /// A line of the glossary's second table.
 struct Retired<'a> {
@@ -29,10 +36,30 @@ struct Retired<'a> {
     folders: Vec<&'a str>,
 }
 
+impl Retired<'_> {
+    fn is_in(&self, line: &str) -> bool {
+        if !self.word.chars().all(|letter| letter.is_ascii_lowercase()) {
+            return has_word(line, self.word);
+        }
+        let mut words = line.split(|letter: char| !letter.is_ascii_alphabetic());
+        words.any(|word| self.is_form(word))
+    }
+
+    /// Whether a word is an ordinary retired word in some form: `lane`, `Lanes`, `laned`.
+    fn is_form(&self, word: &str) -> bool {
+        let begins = |stem: &str| word.get(..stem.len()).filter(|front| front.eq_ignore_ascii_case(stem));
+        let ending = begins(self.word).and_then(|front| word.get(front.len()..));
+        let without_e =
+            self.word.strip_suffix('e').and_then(begins).and_then(|front| word.get(front.len()..));
+        ending.is_some_and(|ending| ending.is_empty() || ENDINGS.contains(&ending))
+            || without_e == Some("ing")
+    }
+}
+
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let Some(glossary) = workspace.file(GLOSSARY) else { return Vec::new() };
     let retired = read(&glossary.text);
-    let files = workspace.files.iter().filter(|file| file.ends_in("rs") || file.ends_in("md"));
+    let files = workspace.files.iter().filter(|file| !FOREIGN.iter().any(|ending| file.ends_in(ending)));
     let present = files.filter(|file| !PAST.iter().any(|past| file.path.starts_with(past)));
     present.flat_map(|file| uses(file, &retired)).collect()
 }
@@ -54,11 +81,10 @@ fn uses(file: &TextFile, retired: &[Retired<'_>]) -> Vec<Finding> {
     let concerns = |one: &&Retired<'_>| {
         one.folders.is_empty() || one.folders.iter().any(|folder| file.path.starts_with(folder))
     };
-    let here: Vec<&Retired<'_>> =
-        retired.iter().filter(concerns).filter(|one| file.text.contains(one.word)).collect();
+    let here: Vec<&Retired<'_>> = retired.iter().filter(concerns).collect();
     let mut findings = Vec::new();
     for (index, line) in file.text.lines().enumerate() {
-        for one in here.iter().filter(|one| has_word(line, one.word)) {
+        for one in here.iter().filter(|one| one.is_in(line)) {
             let message = format!("`{}` is retired: say {} ({GLOSSARY})", one.word, one.instead);
             findings.push(Finding::at(&file.path, index + 1, message));
         }
@@ -89,6 +115,20 @@ mod tests {
             lines("crates/z/src/a.rs", "struct QuuxTop;\nlet my_Quux = 1; // turn\n"),
             Vec::<usize>::new()
         );
+    }
+
+    #[test]
+    fn an_ordinary_word_is_found_in_every_form_and_file() {
+        for line in ["let lane = 1;", "// Lanes", "fn lane_of() {}", "a laned road", "laning"] {
+            assert_eq!(lines("crates/x/src/a.rs", line), [1], "{line}");
+        }
+        for line in ["planes", "laneway", "a lan", "Quuxes"] {
+            assert_eq!(lines("crates/x/src/a.rs", line), Vec::<usize>::new(), "{line}");
+        }
+        for file in ["scripts/a.py", "scripts/a.sh", "Makefile", "crates/a/src/b.table"] {
+            assert_eq!(lines(file, "a Quux\n"), [1], "{file}");
+        }
+        assert_eq!(lines("crates/x/Cargo.lock", "a Quux\n"), Vec::<usize>::new());
     }
 
     #[test]
