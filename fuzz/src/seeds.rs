@@ -197,7 +197,7 @@ fn nvme_commands() -> Vec<Vec<u8>> {
     ]
     .into_iter()
     .chain(reservations().iter().map(|change| {
-        let (entry, data) = reservation::encode(1, change);
+        let reservation::ReservationCommand { entry, data } = reservation::encode(1, change);
         [entry.as_bytes(), &data].concat()
     }))
     .collect()

@@ -14,7 +14,7 @@ use crate::watch::{EffortArgs, Watch, exit_code};
 /// The exit code of a difference.
 const DIFFERENT: u8 = 1;
 /// The exit code of an error.
-const TROUBLE: u8 = 2;
+const FAILED: u8 = 2;
 
 /// Arguments of `compare`.
 #[derive(Debug, Parser)]
@@ -56,7 +56,7 @@ struct Report {
 pub(crate) fn run(args: &Args) -> ExitCode {
     match compare(args) {
         Ok(code) => code,
-        Err(error) => output::failed(&error, TROUBLE),
+        Err(error) => output::failed(&error, FAILED),
     }
 }
 

@@ -40,6 +40,6 @@ pub use config::{
 };
 pub use findings::Findings;
 pub use identity::{IQN_PREFIX, Identity, NQN_PREFIX};
-pub use log::{Filter, FilterError, Format, LONGEST_FAREWELL, Log, Output};
+pub use log::{Filter, FilterError, Format, LONGEST_DRAIN, Log, Output};
 pub use loss::{LossAction, losses};
 pub use serve::{ConfigSource, ServeOptions, serve};

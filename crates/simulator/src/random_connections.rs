@@ -207,7 +207,7 @@ impl Trial {
             let end = self.host(at, &client, Queue::Io { qid: 1, remote });
             self.visits[at].dial(2, end);
         } else if visit.client.borrow().ended && admin.borrow_mut().leave() {
-            visit.streams.iter().for_each(|name| self.world.nudge_client(*name));
+            visit.streams.iter().for_each(|name| self.world.wake_client(*name));
         }
     }
 

@@ -48,7 +48,7 @@ impl Bridge {
         let (postbox, stopper) = (cluster.postbox(), cluster.stopper());
         let threads = cluster.into_cores().into_iter().map(|core| {
             let volume = Arc::clone(&inner);
-            core.spawn(move |world| Lanes { world, volume, open: HashMap::new() }).unwrap()
+            core.spawn(move |world| Queues { world, volume, open: HashMap::new() }).unwrap()
         });
         let threads = threads.collect();
         Self { inner, postbox, channels: AtomicU64::new(0), stopper, threads }
@@ -142,13 +142,13 @@ impl Drop for BridgeQueue {
 }
 
 /// A core's service: the queues of its channels.
-struct Lanes {
+struct Queues {
     world: World<Message>,
     volume: Arc<dyn Volume>,
     open: HashMap<u64, (Arc<Channel>, Box<dyn VolumeQueue>)>,
 }
 
-impl Service for Lanes {
+impl Service for Queues {
     type Message = Message;
 
     fn accept(&mut self, _now: Instant, _accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {

@@ -15,4 +15,4 @@ pub(super) const PEERS: usize = 256;
 /// The window.
 pub(super) const WINDOW: Duration = Duration::from_secs(1);
 /// How long the end of the process waits for what is not written yet.
-pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+pub(super) const DRAIN_TIME: Duration = Duration::from_secs(1);

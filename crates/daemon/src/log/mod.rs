@@ -18,7 +18,7 @@ use host::{Event, Journal, Kind, Level};
 
 pub use filter::{Filter, FilterError};
 use limiter::{Limiter, Verdict};
-use limits::{FAREWELL, KEPT, QUEUED, WINDOW};
+use limits::{DRAIN_TIME, KEPT, QUEUED, WINDOW};
 pub use line::Format;
 
 /// What the cores and the writer share.
@@ -99,7 +99,7 @@ impl Log {
     /// Takes no more, and waits until what was taken is written, or for a moment if nobody reads it.
     pub fn finish(&self) {
         self.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let _written = self.over.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(FAREWELL);
+        let _written = self.over.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(DRAIN_TIME);
     }
 }
 
@@ -183,7 +183,7 @@ impl Writer {
 }
 
 /// How long [`Log::finish`] waits at most, for whoever plans the end of a process.
-pub const LONGEST_FAREWELL: Duration = FAREWELL;
+pub const LONGEST_DRAIN: Duration = DRAIN_TIME;
 
 #[cfg(test)]
 mod tests {

@@ -60,7 +60,7 @@ impl Bridge {
         let mut threads = Vec::new();
         for core in cluster.into_cores() {
             let (url, sender) = (url.clone(), sender.clone());
-            let thread = core.spawn(move |world| Lanes::new(world, &url, sender));
+            let thread = core.spawn(move |world| Queues::new(world, &url, sender));
             threads.push(thread.map_err(|error| error.to_string())?);
         }
         let opened = answer.recv().map_err(|error| error.to_string())?;
@@ -173,13 +173,13 @@ type Answer = Sender<Result<Arc<dyn Volume>, OpenError>>;
 type Open = (Arc<Channel>, Option<Box<dyn VolumeQueue>>);
 
 /// A core's service: the queues of its channels, and on the first core the opening.
-struct Lanes {
+struct Queues {
     world: World<Message>,
     opening: Option<(CoreOpening, Answer)>,
     open: HashMap<u64, Open>,
 }
 
-impl Lanes {
+impl Queues {
     fn new(world: World<Message>, url: &VolumeUrl, answer: Answer) -> Self {
         let opening = (world.core == 0).then(|| (CoreOpening::begin(url, &world, &Pool::new(POOL)), answer));
         Self { world, opening, open: HashMap::new() }
@@ -209,7 +209,7 @@ fn carry(now: Instant, channel: &Channel, queue: Option<&mut Box<dyn VolumeQueue
     }
 }
 
-impl Service for Lanes {
+impl Service for Queues {
     type Message = Message;
 
     fn accept(&mut self, _now: Instant, _accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
