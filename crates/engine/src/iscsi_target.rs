@@ -11,6 +11,7 @@ use protocol::{Entropy, Instant, Notice};
 use scsi::NexusEvent;
 use volume::VolumeId;
 
+use crate::carried::Carried;
 use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::iwarp_link::{IwarpLink, for_iser};
@@ -19,7 +20,7 @@ use crate::queues::Submission;
 use crate::volume_kind::VolumeKind;
 
 /// A target's side of a connection, whatever carries it.
-pub(crate) trait TargetEnd: protocol::Connection<Input = Input, Action = Action> {
+pub(crate) trait TargetEnd: Carried<Input = Input, Action = Action> {
     /// What carries it, for people, unless it is TCP.
     const CARRIER: Option<&'static str>;
 

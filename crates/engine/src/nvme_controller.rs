@@ -5,19 +5,21 @@ use std::sync::Arc;
 
 use buf::Pool;
 use nvme::controller::{Action, Connection, Input, Portal, Reservations};
-use nvme::rdma::ControllerConnection;
+use nvme::rdma::{ControllerConnection, QueuePairNeeds};
 use protocol::{Instant, Notice};
 use volume::VolumeId;
 
+use crate::carried::Carried;
 use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::iwarp_link::{IwarpLink, for_nvme};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
 use crate::queues::Submission;
+use crate::queue_pairs::OverDatagrams;
 use crate::volume_kind::VolumeKind;
 
 /// A controller's side of a connection, whatever carries it.
-pub(crate) trait ControllerEnd: protocol::Connection<Input = Input, Action = Action> {
+pub(crate) trait ControllerEnd: Carried<Input = Input, Action = Action> {
     /// What carries it, for people, unless it is TCP.
     const CARRIER: Option<&'static str>;
 
@@ -30,28 +32,33 @@ pub(crate) trait ControllerEnd: protocol::Connection<Input = Input, Action = Act
 
 /// Passes each call on.
 macro_rules! controller_end {
-    ($connection:ty, $carrier:expr) => {
+    ($connection:ty, $carrier:expr, |$this:ident| $end:expr) => {
         impl ControllerEnd for $connection {
             const CARRIER: Option<&'static str> = $carrier;
 
             fn poll_notice(&mut self) -> Option<Notice> {
-                self.poll_notice()
+                let $this = self;
+                $end.poll_notice()
             }
 
             fn parties(&self) -> (Option<String>, Option<String>) {
-                self.parties()
+                let $this = self;
+                $end.parties()
             }
 
             fn uses(&self, volume: VolumeId) -> bool {
-                self.uses(volume)
+                let $this = self;
+                $end.uses(volume)
             }
 
             fn is_withdrawn(&self) -> bool {
-                self.is_withdrawn()
+                let $this = self;
+                $end.is_withdrawn()
             }
 
             fn reports_changes(&self) -> bool {
-                self.reports_changes()
+                let $this = self;
+                $end.reports_changes()
             }
         }
     };
@@ -60,8 +67,12 @@ macro_rules! controller_end {
 /// NVMe/RDMA over software iWARP, at a controller.
 pub(crate) type RdmaController = ControllerConnection<iwarp::Connection>;
 
-controller_end!(Connection, None);
-controller_end!(RdmaController, Some("NVMe/RDMA"));
+/// NVMe/RDMA over software RoCEv2, at a controller.
+pub(crate) type RoceController = OverDatagrams<ControllerConnection<roce::Connection>>;
+
+controller_end!(Connection, None, |end| end);
+controller_end!(RdmaController, Some("NVMe/RDMA"), |end| end);
+controller_end!(RoceController, Some("NVMe/RDMA on RoCE"), |end| end.consumer);
 
 /// A controller's side of a connection: one queue.
 pub(crate) struct NvmeController<C = Connection>(PhantomData<C>);
@@ -83,6 +94,23 @@ impl NvmeController<RdmaController> {
     ) -> RdmaController {
         let pair = link.responder(now, for_nvme(RdmaController::needs(portal)), pool);
         RdmaController::new(pair, Arc::clone(portal), pool.clone(), now)
+    }
+}
+
+impl NvmeController<RoceController> {
+    /// What a queue pair must hold for any host's queue.
+    pub(crate) fn needs(portal: &Portal) -> QueuePairNeeds {
+        ControllerConnection::<roce::Connection>::needs(portal)
+    }
+
+    /// A connection for a queue pair that a peer has just asked for.
+    pub(crate) fn connect(
+        portal: &Arc<Portal>,
+        pair: roce::Connection,
+        pool: &Pool,
+        now: Instant,
+    ) -> RoceController {
+        OverDatagrams::new(now, ControllerConnection::new(pair, Arc::clone(portal), pool.clone(), now))
     }
 }
 

@@ -16,12 +16,14 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod consumer;
 pub mod contract;
 mod queue_pair;
 mod region;
 mod setup;
 mod work;
 
+pub use consumer::Consumer;
 pub use queue_pair::{EndReason, QueuePair, QueuePairLimits, QueuePairState};
 pub use region::{RegionError, RegionMemory, RegionTable, RemoteRegion, STag, TableFull};
 pub use setup::{ConnectedQueuePair, ManagedQueuePair, PrivateData, SetupAnswer, SetupEvent};

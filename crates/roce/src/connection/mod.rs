@@ -6,7 +6,7 @@ mod setup;
 mod transmit;
 
 use alloc::collections::VecDeque;
-use core::net::IpAddr;
+use core::net::SocketAddr;
 
 use buf::Account;
 use protocol::{CloseReason, Instant};
@@ -136,7 +136,7 @@ impl Connection {
     }
 
     /// The peer's address.
-    pub fn peer(&self) -> IpAddr {
+    pub fn peer(&self) -> SocketAddr {
         self.route.destination
     }
 
