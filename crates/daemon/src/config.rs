@@ -406,12 +406,9 @@ impl Config {
     /// All that is wrong, in the order of the file.
     pub(crate) fn problems(&self) -> Vec<String> {
         let numbers = [self.check_cores(), self.check_connections()];
-        let portals = self
-            .portals
-            .iter()
-            .flat_map(|portal| {
-                [check_address(portal), check_referrals(portal), check_transport(portal), check_roce(portal)]
-            });
+        let portals = self.portals.iter().flat_map(|portal| {
+            [check_address(portal), check_referrals(portal), check_transport(portal), check_roce(portal)]
+        });
         let volumes = self.volumes.iter().enumerate();
         let volumes = volumes.flat_map(|(index, volume)| {
             let earlier = self.volumes.get(..index).unwrap_or_default();
@@ -517,18 +514,26 @@ fn check_roce(portal: &PortalEntry) -> Result<()> {
     let listen = &portal.listen;
     if portal.transport != Transport::Roce {
         if portal.udp_port.is_some() {
-            bail!("udp_port at {listen}: only RoCE has a port of UDP; leave it out, or write transport = \"roce\"");
+            bail!(
+                "udp_port at {listen}: only RoCE has a port of UDP; leave it out, or write transport = \"roce\""
+            );
         }
         return Ok(());
     }
     if portal.protocol != Protocol::Nvme {
-        bail!("transport at {listen}: RoCE carries NVMe/RDMA and no iSER; write protocol = \"nvme\", or transport = \"iwarp\"");
+        bail!(
+            "transport at {listen}: RoCE carries NVMe/RDMA and no iSER; write protocol = \"nvme\", or transport = \"iwarp\""
+        );
     }
     if listen.address().is_some_and(|address| address.ip().is_unspecified()) {
-        bail!("listen at {listen}: the checksums of RoCE cover addresses; write one of this machine's, and a portal for each");
+        bail!(
+            "listen at {listen}: the checksums of RoCE cover addresses; write one of this machine's, and a portal for each"
+        );
     }
     if listen.port == 0 {
-        bail!("listen at {listen}: a RoCE portal's port names its service, and no socket takes a free one; write one such as 4420");
+        bail!(
+            "listen at {listen}: a RoCE portal's port names its service, and no socket takes a free one; write one such as 4420"
+        );
     }
     Ok(())
 }
@@ -720,6 +725,17 @@ mod tests {
                 "expected one of `tcp`, `iwarp`, `roce`",
             ),
             ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ncrc=true", "only an iWARP portal"),
+            ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\nudp_port=7", "only RoCE has a port of UDP"),
+            ("[[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::1]:1\"\ntransport=\"roce\"", "no iSER"),
+            (
+                "[[portal]]\nprotocol=\"nvme\"\nlisten=\"0.0.0.0:1\"\ntransport=\"roce\"",
+                "one of this machine's",
+            ),
+            ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ntransport=\"roce\"", "names its service"),
+            (
+                "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:1\"\ntransport=\"roce\"\ncrc=true",
+                "only an iWARP portal",
+            ),
             (
                 "[[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::1]:0\"\ntransport=\"iwarp\"\ndigests=\"required\"",
                 "write crc = true instead",

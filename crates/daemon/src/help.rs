@@ -18,11 +18,7 @@ pub(crate) struct PortalPlace {
 }
 
 /// Lines that tell how to reach each volume at each portal.
-pub(crate) fn lines(
-    daemon: &Daemon,
-    volumes: &[Opened],
-    portals: &[PortalPlace],
-) -> Result<Vec<String>> {
+pub(crate) fn lines(daemon: &Daemon, volumes: &[Opened], portals: &[PortalPlace]) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for place in portals {
         let PortalPlace { kind, address: portal, .. } = place;
@@ -33,7 +29,10 @@ pub(crate) fn lines(
             (Protocol::Nvme, Transport::Iwarp) => format!("NVMe/RDMA over iWARP at {portal}"),
             (protocol, Transport::Roce) => {
                 let name = if protocol == Protocol::Nvme { "NVMe/RDMA" } else { "iSER" };
-                format!("{name} over RoCE at {portal}{}", udp_port(*place).map_or_else(String::new, |port| format!(", UDP port {port}")))
+                format!(
+                    "{name} over RoCE at {portal}{}",
+                    udp_port(*place).map_or_else(String::new, |port| format!(", UDP port {port}"))
+                )
             }
         });
         for volume in volumes {
@@ -66,11 +65,7 @@ fn iscsi(lines: &mut Vec<String>, (target, lun): (&str, u16), (transport, portal
     lines.push(format!("    libiscsi: iscsi-inq iscsi://{portal}/{target}/{lun}"));
 }
 
-fn nvme(
-    lines: &mut Vec<String>,
-    (subsystem, lun): (&str, u16),
-    place: PortalPlace,
-) {
+fn nvme(lines: &mut Vec<String>, (subsystem, lun): (&str, u16), place: PortalPlace) {
     let portal = place.address;
     let (transport, options) = match place.kind.transport {
         Transport::Tcp => ("tcp", String::new()),
@@ -84,7 +79,9 @@ fn nvme(
     let (address, port) = (portal.ip(), portal.port());
     lines.push(format!("  {subsystem}"));
     lines.push(format!("    Linux:    nvme connect -t {transport} -a {address} -s {port} -n {subsystem}"));
-    lines.push(format!("    Linerate: linerate bench nvme+{transport}://{portal}/{subsystem}/{nsid}{options}"));
+    lines.push(format!(
+        "    Linerate: linerate bench nvme+{transport}://{portal}/{subsystem}/{nsid}{options}"
+    ));
 }
 
 /// RoCE's port, where it is not the usual one.

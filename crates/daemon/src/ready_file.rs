@@ -49,7 +49,8 @@ mod tests {
             place(Protocol::Nvme, Transport::Roce, "127.0.0.1:4421", Some("127.0.0.1:4791")),
         ];
         write(&path, &portals).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), 
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
             "iscsi 127.0.0.1:3260\nnvme-rdma [::1]:4420\nnvme-roce 127.0.0.1:4421\nudp 127.0.0.1:4791\n"
         );
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

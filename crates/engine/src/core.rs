@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use buf::{Account, Pool};
 use host::{
-    Accepted, DatagramEndpoint, Endpoint, EndpointId, Event, Kind, ListenerId, OpenSocket, Refusal, Service, World,
+    Accepted, DatagramEndpoint, Endpoint, EndpointId, Event, Kind, ListenerId, OpenSocket, Refusal, Service,
+    World,
 };
 use protocol::Instant;
 use roce::endpoint::Incoming;
@@ -290,11 +291,14 @@ impl Core {
         let pool = &self.volumes.hub.pool;
         let config = RoceLink::RESPONDER.responder(for_nvme(NvmeController::<RoceController>::needs(portal)));
         let pair = socket.accept(now, Incoming { request, config }, Account::new(pool));
-        let pair = pair.map_err(|_| Refusal("there is no memory for another queue pair, or its packets are too long"))?;
+        let pair = pair
+            .map_err(|_| Refusal("there is no memory for another queue pair, or its packets are too long"))?;
         let id = pair.id();
         let connection = NvmeController::<RoceController>::connect(portal, pair, pool, now);
-        let accepted = Accepted { listener, endpoint: name, local: SocketAddr::new(local.ip(), service), peer };
-        let driver = Driver::<NvmeController<RoceController>>::new(Rc::clone(&self.volumes.hub), accepted, connection);
+        let accepted =
+            Accepted { listener, endpoint: name, local: SocketAddr::new(local.ip(), service), peer };
+        let driver =
+            Driver::<NvmeController<RoceController>>::new(Rc::clone(&self.volumes.hub), accepted, connection);
         socket.insert(Joining { id, name, owner: Box::new(driver) });
         self.volumes.welcome(name);
         Ok(())

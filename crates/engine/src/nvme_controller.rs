@@ -14,8 +14,8 @@ use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::iwarp_link::{IwarpLink, for_nvme};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
-use crate::queues::Submission;
 use crate::queue_pairs::OverDatagrams;
+use crate::queues::Submission;
 use crate::volume_kind::VolumeKind;
 
 /// A controller's side of a connection, whatever carries it.

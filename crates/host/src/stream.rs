@@ -85,7 +85,12 @@ pub trait Dialer: Send + Sync {
 
     /// Opens a socket for datagrams to `peer` on the calling core, bound to the address from which a way leads there: `endpoint` is told
     /// [`handle_opened`](DatagramEndpoint::handle_opened) or [`handle_ended`](DatagramEndpoint::handle_ended). A world without such sockets ends it at once.
-    fn open_socket(&self, _peer: SocketAddr, _port: LocalPort, mut endpoint: Box<dyn DatagramEndpoint>) -> EndpointId {
+    fn open_socket(
+        &self,
+        _peer: SocketAddr,
+        _port: LocalPort,
+        mut endpoint: Box<dyn DatagramEndpoint>,
+    ) -> EndpointId {
         endpoint.handle_ended(Instant::ZERO, Ended::Failed(NO_SOCKETS));
         EndpointId(u64::MAX)
     }

@@ -62,7 +62,9 @@ impl RdmaOptions {
         let udp_port = options.get("udp_port", |value| number(value, &1))?;
         if !is_roce {
             return match options.place("udp_port") {
-                Some(key) => Err(key.fault("only RoCE has a port of UDP", "write transport=roce, or leave it out")),
+                Some(key) => {
+                    Err(key.fault("only RoCE has a port of UDP", "write transport=roce, or leave it out"))
+                }
                 None => Ok(Self { crc, transport: RdmaTransport::Iwarp }),
             };
         }

@@ -179,7 +179,12 @@ impl Dialer for CoreDialer {
         id
     }
 
-    fn open_socket(&self, peer: SocketAddr, port: LocalPort, mut endpoint: Box<dyn DatagramEndpoint>) -> EndpointId {
+    fn open_socket(
+        &self,
+        peer: SocketAddr,
+        port: LocalPort,
+        mut endpoint: Box<dyn DatagramEndpoint>,
+    ) -> EndpointId {
         let Some(local) = current() else {
             endpoint.handle_ended(clock::now(), Ended::Failed(libc::ENXIO));
             return EndpointId(u64::MAX);

@@ -63,7 +63,8 @@ fn prepare(socket: BorrowedFd<'_>, address: IpAddr) -> io::Result<()> {
         }
     }
     set_number(socket, libc::SOL_UDP, libc::UDP_GRO, 1)?;
-    for (forced, usual) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+    for (forced, usual) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
         // The first takes a privilege; without it the system's limit (`net.core.rmem_max`, `wmem_max`) holds.
         set_number(socket, libc::SOL_SOCKET, forced, DATAGRAM_BUFFER)
             .or_else(|_| set_number(socket, libc::SOL_SOCKET, usual, DATAGRAM_BUFFER))?;

@@ -410,7 +410,9 @@ impl<S: Service> EventLoop<S> {
         if self.service.is_finished() {
             self.begin_ending(now);
         }
-        self.ending.is_some_and(|deadline| now >= deadline || self.connections.iter().all(Option::is_none) && self.sockets.is_empty())
+        self.ending.is_some_and(|deadline| {
+            now >= deadline || self.connections.iter().all(Option::is_none) && self.sockets.is_empty()
+        })
     }
 
     /// How long the core may sleep.

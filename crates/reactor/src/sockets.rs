@@ -121,7 +121,8 @@ impl<S: Service> EventLoop<S> {
         let DialSocket { id, peer, port, mut endpoint } = dial;
         match datagram_socket::open(peer, port) {
             Ok(outward) => {
-                let opened = OpenSocket { endpoint: id, local: outward.socket.local(), path: Some(outward.path) };
+                let opened =
+                    OpenSocket { endpoint: id, local: outward.socket.local(), path: Some(outward.path) };
                 endpoint.handle_opened(now, opened);
                 self.insert_socket((id, None), outward.socket, endpoint, now);
             }

@@ -270,9 +270,7 @@ impl Endpoint {
             _ => {
                 let id = ConnectionId(packet.header.destination.get());
                 match self.known.get(&id) {
-                    Some(known) if known.peer == peer => {
-                        Arrival::Packet(id, Inbound(Inner::Packet(packet)))
-                    }
+                    Some(known) if known.peer == peer => Arrival::Packet(id, Inbound(Inner::Packet(packet))),
                     _ => Arrival::Nothing,
                 }
             }

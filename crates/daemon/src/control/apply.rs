@@ -185,7 +185,8 @@ impl Draft {
 
     /// The socket at an address: one that there is, or a new one.
     fn bind_socket(&mut self, context: &mut Context, asked: SocketAddr) -> Result<BoundSocket, Failure> {
-        let mut known = context.current.portals.iter().chain(&self.portals).filter_map(|portal| portal.socket);
+        let mut known =
+            context.current.portals.iter().chain(&self.portals).filter_map(|portal| portal.socket);
         if let Some(socket) = known.find(|socket| socket.asked == asked) {
             return Ok(socket);
         }

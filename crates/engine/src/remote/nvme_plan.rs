@@ -22,8 +22,8 @@ use super::link::{Link, Order};
 use super::waiting::dial;
 use crate::carried::Carried;
 use crate::iwarp_link::{IwarpLink, for_nvme};
-use crate::queue_pairs::{self, ClientSocket};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
+use crate::queue_pairs::{self, ClientSocket};
 
 /// Commands that a queue may have under way.
 pub(super) const DEPTH: u16 = 128;
@@ -191,7 +191,8 @@ impl Plan {
             entropy: (self.context.entropy)(),
         };
         let join = Box::new(move |now, pair| RoceHost::new(pair, config, now));
-        let client = Client::<Host<_>>::unconnected((Rc::clone(&link), aim), tell, purpose).with_errand(errand);
+        let client =
+            Client::<Host<_>>::unconnected((Rc::clone(&link), aim), tell, purpose).with_errand(errand);
         let (peer, port) = (wish.peer, local_port(udp_port));
         let socket = Box::new(ClientSocket::new(Box::new(Opening { client, wish, join })));
         link.set_endpoint(self.context.dialer.open_socket(peer, port, socket));

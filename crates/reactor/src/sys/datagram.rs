@@ -58,10 +58,8 @@ pub(crate) fn number(
 /// Sends datagrams without waiting: all or none.
 pub(crate) fn send_now(socket: BorrowedFd<'_>, datagrams: &Datagrams<'_>) -> io::Result<()> {
     let address = SockAddr::from(datagrams.peer);
-    let mut vector = libc::iovec {
-        iov_base: datagrams.bytes.as_ptr().cast_mut().cast(),
-        iov_len: datagrams.bytes.len(),
-    };
+    let mut vector =
+        libc::iovec { iov_base: datagrams.bytes.as_ptr().cast_mut().cast(), iov_len: datagrams.bytes.len() };
     let mut control = Control([0; CONTROL]);
     let mut message = empty_message();
     message.msg_name = address.as_ptr().cast_mut().cast();
@@ -101,9 +99,7 @@ pub(crate) fn receive_now(socket: BorrowedFd<'_>, area: &mut [u8]) -> io::Result
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = CONTROL;
     // SAFETY: storage, area and control data are writable, live until the call returns, and are as long as the message says.
-    let length = outcome(unsafe {
-        libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT)
-    })?;
+    let length = outcome(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) })?;
     // SAFETY: the kernel has written an address of this length.
     let address = unsafe { SockAddr::new(storage, message.msg_namelen) };
     let peer = address.as_socket().ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;

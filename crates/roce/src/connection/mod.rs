@@ -109,7 +109,7 @@ impl Connection {
                 regions: RegionTable::new(config.queues.regions),
                 done: VecDeque::new(),
             },
-            requester: Requester::new(config.queues.sends, own.sequence),
+            requester: Requester::new(config.queues.sends),
             responder: None,
             turn: Turn::Response,
         };

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use buf::{Buf, Pool};
 use protocol::{CloseReason, Ended, Instant, Notice, Placement, Transmit};
 use verbs::{
-    ConnectedQueuePair, Consumer, ManagedQueuePair, QueuePairState, SetupAnswer, SetupEvent, WorkCompletion, WorkDone, WorkMemory,
-    WorkRequest,
+    ConnectedQueuePair, Consumer, ManagedQueuePair, QueuePairState, SetupAnswer, SetupEvent, WorkCompletion,
+    WorkDone, WorkMemory, WorkRequest,
 };
 use volume::VolumeId;
 use zerocopy::FromBytes;

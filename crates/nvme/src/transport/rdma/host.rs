@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use buf::Buf;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use verbs::{
-    ConnectedQueuePair, Consumer, EndReason, ManagedQueuePair, PrivateData, QueuePairState, RegionMemory, STag, SetupEvent,
-    WorkCompletion, WorkDone, WorkMemory, WorkRequest,
+    ConnectedQueuePair, Consumer, EndReason, ManagedQueuePair, PrivateData, QueuePairState, RegionMemory,
+    STag, SetupEvent, WorkCompletion, WorkDone, WorkMemory, WorkRequest,
 };
 use zerocopy::FromBytes;
 
