@@ -27,7 +27,7 @@ WITHOUT_UBLK = "6.1"
 """A kernel of Debian's whose driver is not there, or too old."""
 SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "siw", "rxe")
 PEERS_SCRIPTS = ("peers",)
-RDMA_SCRIPTS = ("iwarp",)
+RDMA_SCRIPTS = ("iwarp", "roce")
 RDMA_MORE = ("iwarp_strict",)
 """Scripts that run only by name."""
 HARDSHIPS = {"crash": Crash, "contend": Contend}

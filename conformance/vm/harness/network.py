@@ -50,6 +50,11 @@ class Network:
             if state == "down":
                 time.sleep(seconds)
 
+    def lose(self, percent: int) -> None:
+        """Loses so many packets of a hundred, at random, on the way to the server and on the way from it. Zero ends that."""
+        chains = [f"chain {hook} {{\ntype filter hook {hook} priority 0\nnumgen random mod 100 < {percent} drop\n}}" for hook in ("input", "output") if percent]
+        command(self.inside(["nft", "\n".join(["table ip loss", "delete table ip loss", "table ip loss {", *chains, "}"])]))
+
     def __enter__(self) -> Self:
         command(["ip", "netns", "add", self.name])
         try:

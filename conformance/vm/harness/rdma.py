@@ -1,4 +1,4 @@
-"""Linux' initiators over RDMA: NVMe/RDMA and iSER, by the guest's software adapters, against portals of Linerate's that speak iWARP in user space."""
+"""Linux' initiators over RDMA: NVMe/RDMA and iSER, by the guest's software adapters, against portals of Linerate's that speak iWARP and RoCE in user space."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from .server import ISCSI_PORT, NVME_PORT, Daemon, Judged, portals, volumes
 
 IWARP = 2
 """How far the ports of iWARP's portals lie beyond the usual ones."""
+ROCE = 4
+"""The same of RoCE's portal, whose packets all go to UDP port 4791."""
 VOLUMES = {"ram": 96, "file": 96}
 """The volumes and their sizes in MiB."""
 
@@ -24,16 +26,19 @@ class Rdma(Judged):
 
     def environment(self) -> dict[str, str]:
         iwarp = {"IWARP_ISCSI_PORTAL": f"{SERVER_ADDRESS}:{ISCSI_PORT + IWARP}", "IWARP_NVME_PORT": str(NVME_PORT + IWARP)}
-        return {**super().environment(), **iwarp}
+        return {**super().environment(), **iwarp, "ROCE_NVME_PORT": str(NVME_PORT + ROCE)}
 
     def start(self) -> None:
         urls = {name: f"file:{self.folder}/{name}.img?size={size}M" if name == "file" else f"ram:{size}M" for name, size in VOLUMES.items()}
-        self._daemon.start([*portals(0), *portals(IWARP, transport="iwarp"), *volumes(urls)])
+        roce = ["[[portal]]", 'protocol = "nvme"', 'transport = "roce"', f'listen = "{SERVER_ADDRESS}:{NVME_PORT + ROCE}"']
+        self._daemon.start([*portals(0), *portals(IWARP, transport="iwarp"), *roce, *volumes(urls)])
 
     def obey(self, order: str) -> None:
         match order.split():
             case ["cut", seconds]:
                 self.network.cut((0,), float(seconds))
+            case ["lose", percent]:
+                self.network.lose(int(percent))
             case _:
                 super().obey(order)
 

@@ -37,6 +37,12 @@ pub(crate) struct Args {
     /// Listen for NVMe/RDMA here, on software iWARP; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     nvme_rdma: Option<Portal>,
+    /// Listen for NVMe/RDMA here, on software RoCEv2: the address receives UDP port 4791, and the port is the one that hosts ask for, such as 4420
+    #[arg(long, value_name = "ADDR:PORT")]
+    nvme_roce: Option<Portal>,
+    /// Receive RoCE at another port of UDP, which only Linerate's clients can reach; 0 takes a free one [default: 4791]
+    #[arg(long, value_name = "PORT", requires = "nvme_roce")]
+    roce_udp_port: Option<u16>,
     /// Event loops, each on a core of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: Option<u16>,
@@ -94,8 +100,12 @@ impl Args {
             (Protocol::Nvme, Transport::Tcp, &self.nvme),
             (Protocol::Iscsi, Transport::Iwarp, &self.iser),
             (Protocol::Nvme, Transport::Iwarp, &self.nvme_rdma),
+            (Protocol::Nvme, Transport::Roce, &self.nvme_roce),
         ] {
-            replace_portal(&mut config, PortalKind { protocol, transport }, listen.clone());
+            let Some(listen) = listen.clone() else { continue };
+            let kind = PortalKind { protocol, transport };
+            let udp_port = self.roce_udp_port.filter(|_| transport == Transport::Roce);
+            replace_portal(&mut config, PortalEntry { udp_port, ..PortalEntry::at(kind, listen) });
         }
         let daemon = &mut config.daemon;
         daemon.cores = self.cores.or(daemon.cores);
@@ -206,10 +216,9 @@ fn check(args: &Args, wrong_filter: Option<anyhow::Error>) -> Result<()> {
 }
 
 /// An address on the command line takes the place of the file's portals of that kind.
-fn replace_portal(config: &mut Config, kind: PortalKind, listen: Option<Portal>) {
-    let Some(listen) = listen else { return };
-    config.portals.retain(|portal| portal.kind() != kind);
-    config.portals.push(PortalEntry::at(kind, listen));
+fn replace_portal(config: &mut Config, entry: PortalEntry) {
+    config.portals.retain(|portal| portal.kind() != entry.kind());
+    config.portals.push(entry);
 }
 
 pub(crate) fn named_volume(text: &str) -> Result<VolumeEntry> {

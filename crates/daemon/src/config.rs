@@ -3,10 +3,11 @@
 //! The file is read whole, and every mistake is named with its place before anything starts. Unknown keys are
 //! mistakes: a misspelt limit must not silently do nothing.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use names::{ByteSize, Iqn, Nqn, Portal, Span, Uuid, VolumeUrl, redact};
+use names::{ByteSize, Iqn, Nqn, Portal, ROCE_PORT, Span, Uuid, VolumeUrl, redact};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
@@ -152,6 +153,8 @@ pub enum Transport {
     Tcp,
     /// RDMA, by software iWARP on a TCP stream.
     Iwarp,
+    /// RDMA, by software RoCEv2 on datagrams.
+    Roce,
 }
 
 /// A protocol and what carries it.
@@ -169,8 +172,10 @@ impl PortalKind {
         match (self.protocol, self.transport) {
             (Protocol::Iscsi, Transport::Tcp) => "iscsi",
             (Protocol::Iscsi, Transport::Iwarp) => "iser",
+            (Protocol::Iscsi, Transport::Roce) => "iser-roce",
             (Protocol::Nvme, Transport::Tcp) => "nvme",
             (Protocol::Nvme, Transport::Iwarp) => "nvme-rdma",
+            (Protocol::Nvme, Transport::Roce) => "nvme-roce",
         }
     }
 }
@@ -188,13 +193,15 @@ impl From<Protocol> for PortalKind {
 pub struct PortalEntry {
     /// Which protocol.
     pub protocol: Protocol,
-    /// `tcp` or `iwarp`.
+    /// `tcp`, `iwarp` or `roce`.
     #[serde(default)]
     pub transport: Transport,
     /// Checksums of all that iWARP carries, whatever the peer asks for.
     #[serde(default)]
     pub crc: bool,
-    /// `ADDRESS:PORT`; port 0 takes a free one.
+    /// RoCE's port of UDP, which portals at one address share; 0 takes a free one.
+    pub udp_port: Option<u16>,
+    /// `ADDRESS:PORT`; port 0 takes a free one. Over RoCE the port is that of the service which peers ask for.
     #[serde(deserialize_with = "text")]
     pub listen: Portal,
     /// The address that discovery names instead, for portals behind address translation.
@@ -212,8 +219,15 @@ impl PortalEntry {
     /// A portal at this address, without anything else.
     pub fn at(kind: impl Into<PortalKind>, listen: Portal) -> Self {
         let PortalKind { protocol, transport } = kind.into();
-        let (crc, advertise, referrals, digests) = (false, None, Vec::new(), Digests::default());
-        Self { protocol, transport, crc, listen, advertise, referrals, digests }
+        let (crc, udp_port, advertise) = (false, None, None);
+        let (referrals, digests) = (Vec::new(), Digests::default());
+        Self { protocol, transport, crc, udp_port, listen, advertise, referrals, digests }
+    }
+
+    /// Where the datagrams of a portal over RoCE come to.
+    pub(crate) fn udp(&self) -> Option<SocketAddr> {
+        let listen = self.listen.address().filter(|_| self.transport == Transport::Roce)?;
+        Some(SocketAddr::new(listen.ip(), self.udp_port.unwrap_or(ROCE_PORT)))
     }
 
     /// What it speaks, and over what.
@@ -392,10 +406,9 @@ impl Config {
     /// All that is wrong, in the order of the file.
     pub(crate) fn problems(&self) -> Vec<String> {
         let numbers = [self.check_cores(), self.check_connections()];
-        let portals = self
-            .portals
-            .iter()
-            .flat_map(|portal| [check_address(portal), check_referrals(portal), check_transport(portal)]);
+        let portals = self.portals.iter().flat_map(|portal| {
+            [check_address(portal), check_referrals(portal), check_transport(portal), check_roce(portal)]
+        });
         let volumes = self.volumes.iter().enumerate();
         let volumes = volumes.flat_map(|(index, volume)| {
             let earlier = self.volumes.get(..index).unwrap_or_default();
@@ -479,7 +492,7 @@ fn check_referrals(portal: &PortalEntry) -> Result<()> {
 
 fn check_transport(portal: &PortalEntry) -> Result<()> {
     match portal.transport {
-        Transport::Tcp if portal.crc => bail!(
+        Transport::Tcp | Transport::Roce if portal.crc => bail!(
             "crc at {}: only an iWARP portal has such checksums; leave it out, or write transport = \"iwarp\", or digests = \"required\" for \
              the protocol's own",
             portal.listen
@@ -488,8 +501,41 @@ fn check_transport(portal: &PortalEntry) -> Result<()> {
             "digests at {}: digests are of the protocols over TCP, and iWARP has its own; write crc = true instead",
             portal.listen
         ),
+        Transport::Roce if portal.digests == Digests::Required => bail!(
+            "digests at {}: digests are of the protocols over TCP, and every packet of RoCE has a checksum; leave it out",
+            portal.listen
+        ),
         _ => Ok(()),
     }
+}
+
+/// Refuses what RoCE has not, and what only it has.
+fn check_roce(portal: &PortalEntry) -> Result<()> {
+    let listen = &portal.listen;
+    if portal.transport != Transport::Roce {
+        if portal.udp_port.is_some() {
+            bail!(
+                "udp_port at {listen}: only RoCE has a port of UDP; leave it out, or write transport = \"roce\""
+            );
+        }
+        return Ok(());
+    }
+    if portal.protocol != Protocol::Nvme {
+        bail!(
+            "transport at {listen}: RoCE carries NVMe/RDMA and no iSER; write protocol = \"nvme\", or transport = \"iwarp\""
+        );
+    }
+    if listen.address().is_some_and(|address| address.ip().is_unspecified()) {
+        bail!(
+            "listen at {listen}: the checksums of RoCE cover addresses; write one of this machine's, and a portal for each"
+        );
+    }
+    if listen.port == 0 {
+        bail!(
+            "listen at {listen}: a RoCE portal's port names its service, and no socket takes a free one; write one such as 4420"
+        );
+    }
+    Ok(())
 }
 
 fn check_volume(volume: &VolumeEntry) -> Result<()> {
@@ -676,9 +722,20 @@ mod tests {
             ),
             (
                 "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ntransport=\"rdma\"",
-                "expected `tcp` or `iwarp`",
+                "expected one of `tcp`, `iwarp`, `roce`",
             ),
             ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ncrc=true", "only an iWARP portal"),
+            ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\nudp_port=7", "only RoCE has a port of UDP"),
+            ("[[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::1]:1\"\ntransport=\"roce\"", "no iSER"),
+            (
+                "[[portal]]\nprotocol=\"nvme\"\nlisten=\"0.0.0.0:1\"\ntransport=\"roce\"",
+                "one of this machine's",
+            ),
+            ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ntransport=\"roce\"", "names its service"),
+            (
+                "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:1\"\ntransport=\"roce\"\ncrc=true",
+                "only an iWARP portal",
+            ),
             (
                 "[[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::1]:0\"\ntransport=\"iwarp\"\ndigests=\"required\"",
                 "write crc = true instead",

@@ -90,6 +90,18 @@ pub(crate) struct OpenPortal {
     pub(crate) id: ListenerId,
     pub(crate) entry: PortalEntry,
     pub(crate) address: SocketAddr,
+    /// The socket of a portal over RoCE, which others may share.
+    pub(crate) socket: Option<BoundSocket>,
+}
+
+/// A socket for datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BoundSocket {
+    pub(crate) id: ListenerId,
+    /// Where it was asked to be bound; its port may be 0.
+    pub(crate) asked: SocketAddr,
+    /// Where it is bound.
+    pub(crate) local: SocketAddr,
 }
 
 /// What is served at a portal, and what it was made of.
@@ -218,7 +230,7 @@ pub(crate) fn export(
         let description = Description::of(wanted, portal);
         let same = |old: &&Exported| old.id == portal.id && old.description == description;
         if let Some(old) = before.iter().find(same) {
-            return Ok(Exported { transport: transport(&portal.entry), ..old.clone() });
+            return Ok(Exported { transport: transport(portal), ..old.clone() });
         }
         let old = before.iter().find(|old| old.id == portal.id);
         let role = match portal.entry.protocol {
@@ -227,16 +239,19 @@ pub(crate) fn export(
                 ListenerRole::Nvme(Arc::new(nvme_portal(wanted, &description, old, generation)?))
             }
         };
-        Ok(Exported { id: portal.id, transport: transport(&portal.entry), description, role })
+        Ok(Exported { id: portal.id, transport: transport(portal), description, role })
     };
     portals.iter().map(export).collect()
 }
 
 /// What carries a portal's protocol, in the engine's words.
-fn transport(entry: &PortalEntry) -> Transport {
-    match entry.transport {
-        config::Transport::Tcp => Transport::Tcp,
-        config::Transport::Iwarp => Transport::Iwarp { crc: entry.crc },
+fn transport(portal: &OpenPortal) -> Transport {
+    match (portal.entry.transport, portal.socket) {
+        (config::Transport::Iwarp, _) => Transport::Iwarp { crc: portal.entry.crc },
+        (config::Transport::Roce, Some(socket)) => {
+            Transport::Roce { socket: socket.local, service: portal.address.port() }
+        }
+        _ => Transport::Tcp,
     }
 }
 
@@ -398,6 +413,7 @@ mod tests {
             id: ListenerId(number),
             entry: PortalEntry::at(protocol, "127.0.0.1:0".parse().unwrap()),
             address: "127.0.0.1:4420".parse().unwrap(),
+            socket: None,
         };
         let portals: Vec<OpenPortal> = (0..).zip([Protocol::Iscsi, Protocol::Nvme]).map(portal).collect();
         let accounts = Accounts::default();

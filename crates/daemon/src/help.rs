@@ -3,23 +3,37 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
+use names::ROCE_PORT;
 
 use crate::config::{Daemon, PortalKind, Protocol, Transport};
 use crate::exports::Opened;
 
+/// Where a portal is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PortalPlace {
+    pub(crate) kind: PortalKind,
+    pub(crate) address: SocketAddr,
+    /// The socket of a portal over RoCE.
+    pub(crate) udp: Option<SocketAddr>,
+}
+
 /// Lines that tell how to reach each volume at each portal.
-pub(crate) fn lines(
-    daemon: &Daemon,
-    volumes: &[Opened],
-    portals: &[(PortalKind, SocketAddr)],
-) -> Result<Vec<String>> {
+pub(crate) fn lines(daemon: &Daemon, volumes: &[Opened], portals: &[PortalPlace]) -> Result<Vec<String>> {
     let mut lines = Vec::new();
-    for (kind, portal) in portals {
+    for place in portals {
+        let PortalPlace { kind, address: portal, .. } = place;
         lines.push(match (kind.protocol, kind.transport) {
             (Protocol::Iscsi, Transport::Tcp) => format!("iSCSI at {portal}"),
             (Protocol::Iscsi, Transport::Iwarp) => format!("iSER over iWARP at {portal}"),
             (Protocol::Nvme, Transport::Tcp) => format!("NVMe/TCP at {portal}"),
             (Protocol::Nvme, Transport::Iwarp) => format!("NVMe/RDMA over iWARP at {portal}"),
+            (protocol, Transport::Roce) => {
+                let name = if protocol == Protocol::Nvme { "NVMe/RDMA" } else { "iSER" };
+                format!(
+                    "{name} over RoCE at {portal}{}",
+                    udp_port(*place).map_or_else(String::new, |port| format!(", UDP port {port}"))
+                )
+            }
         });
         for volume in volumes {
             match kind.protocol {
@@ -31,7 +45,7 @@ pub(crate) fn lines(
                 Protocol::Nvme => {
                     let subsystem = daemon.nqn(&volume.target)?;
                     let unit = Unit { target: subsystem.as_str(), lun: volume.lun };
-                    nvme(&mut lines, unit, kind.transport, *portal);
+                    nvme(&mut lines, unit, *place);
                 }
             }
         }
@@ -48,7 +62,7 @@ struct Unit<'a> {
 
 fn iscsi(lines: &mut Vec<String>, Unit { target, lun }: Unit<'_>, transport: Transport, portal: SocketAddr) {
     lines.push(format!("  {target}"));
-    if transport == Transport::Iwarp {
+    if transport != Transport::Tcp {
         lines.push(format!("    Linux:    iscsiadm -m discovery -t st -I iser -p {portal} && iscsiadm -m node -T {target} -p {portal} -I iser --login"));
         lines.push(format!("    Linerate: linerate bench iser://{portal}/{target}/{lun}"));
         return;
@@ -60,17 +74,29 @@ fn iscsi(lines: &mut Vec<String>, Unit { target, lun }: Unit<'_>, transport: Tra
     lines.push(format!("    libiscsi: iscsi-inq iscsi://{portal}/{target}/{lun}"));
 }
 
-fn nvme(lines: &mut Vec<String>, unit: Unit<'_>, transport: Transport, portal: SocketAddr) {
+fn nvme(lines: &mut Vec<String>, unit: Unit<'_>, place: PortalPlace) {
     let Unit { target: subsystem, lun } = unit;
-    let transport = match transport {
-        Transport::Tcp => "tcp",
-        Transport::Iwarp => "rdma",
+    let portal = place.address;
+    let (transport, options) = match place.kind.transport {
+        Transport::Tcp => ("tcp", String::new()),
+        Transport::Iwarp => ("rdma", String::new()),
+        Transport::Roce => {
+            let port = udp_port(place).map_or_else(String::new, |port| format!("&udp_port={port}"));
+            ("rdma", format!("?transport=roce{port}"))
+        }
     };
     let nsid = u32::from(lun) + 1;
     let (address, port) = (portal.ip(), portal.port());
     lines.push(format!("  {subsystem}"));
     lines.push(format!("    Linux:    nvme connect -t {transport} -a {address} -s {port} -n {subsystem}"));
-    lines.push(format!("    Linerate: linerate bench nvme+{transport}://{portal}/{subsystem}/{nsid}"));
+    lines.push(format!(
+        "    Linerate: linerate bench nvme+{transport}://{portal}/{subsystem}/{nsid}{options}"
+    ));
+}
+
+/// RoCE's port, where it is not the usual one.
+fn udp_port(place: PortalPlace) -> Option<u16> {
+    place.udp.map(|udp| udp.port()).filter(|port| *port != ROCE_PORT)
 }
 
 #[cfg(test)]
@@ -82,11 +108,17 @@ mod tests {
     #[test]
     fn each_volume_at_each_portal() {
         let iwarp = |protocol| PortalKind { protocol, transport: Transport::Iwarp };
+        let place = |kind: PortalKind, address: &str| PortalPlace {
+            kind,
+            address: address.parse().unwrap(),
+            udp: (kind.transport == Transport::Roce).then(|| "127.0.0.1:7000".parse().unwrap()),
+        };
         let portals = [
-            (Protocol::Iscsi.into(), "127.0.0.1:3260".parse().unwrap()),
-            (Protocol::Nvme.into(), "[::1]:4420".parse().unwrap()),
-            (iwarp(Protocol::Iscsi), "127.0.0.1:3261".parse().unwrap()),
-            (iwarp(Protocol::Nvme), "[::1]:4421".parse().unwrap()),
+            place(Protocol::Iscsi.into(), "127.0.0.1:3260"),
+            place(Protocol::Nvme.into(), "[::1]:4420"),
+            place(iwarp(Protocol::Iscsi), "127.0.0.1:3261"),
+            place(iwarp(Protocol::Nvme), "[::1]:4421"),
+            place(PortalKind { protocol: Protocol::Nvme, transport: Transport::Roce }, "127.0.0.1:4422"),
         ];
         let volume = Arc::new(volume::Null::new(1 << 20, 512).unwrap());
         let disk = Opened::plain("disk", volume);
@@ -98,6 +130,8 @@ mod tests {
         );
         assert!(text.contains("nvme connect -t rdma -a ::1 -s 4421"), "{text}");
         assert!(text.contains("nvme+rdma://[::1]:4421/nqn.2026-11.org.linerate:disk/1"), "{text}");
+        let roce = "nvme+rdma://127.0.0.1:4422/nqn.2026-11.org.linerate:disk/1?transport=roce&udp_port=7000";
+        assert!(text.contains(roce), "{text}");
         assert!(
             text.contains("nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-11.org.linerate:disk"),
             "{text}"

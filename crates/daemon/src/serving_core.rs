@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
 use engine::{Catalogue, Core, EngineConfig, Message};
-use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
+use host::{Accepted, DatagramEndpoint, Endpoint, EndpointId, OpenSocket, Refusal, Service, World};
 use protocol::Instant;
 use volume::{CoreId, QueueContext};
 
@@ -72,6 +72,16 @@ impl Service for ServingCore {
         match &mut self.core {
             Some(core) => core.accept(now, accepted),
             None => Err(Refusal("nothing is served")),
+        }
+    }
+
+    fn open_socket(&mut self, now: Instant, socket: OpenSocket) -> Option<Box<dyn DatagramEndpoint>> {
+        self.core.as_mut()?.open_socket(now, socket)
+    }
+
+    fn handle_socket_gone(&mut self, now: Instant, socket: EndpointId) {
+        if let Some(core) = &mut self.core {
+            core.handle_socket_gone(now, socket);
         }
     }
 

@@ -3,12 +3,17 @@
 //! Every core owns its queues and connections: for each kind of what is served a [`KindCore`], of which there is one today, for volumes. Core 0 also
 //! owns what all share: groups and reservations.
 
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use buf::Pool;
-use host::{Accepted, Endpoint, EndpointId, Event, Kind, Refusal, Service, World};
+use buf::{Account, Pool};
+use host::{
+    Accepted, DatagramEndpoint, Endpoint, EndpointId, Event, Kind, ListenerId, OpenSocket, Refusal, Service,
+    World,
+};
 use protocol::Instant;
+use roce::endpoint::Incoming;
 use volume::{CoreId, QueueContext, VolumeId};
 
 use crate::catalogue::coordinator::{self, Coordinator};
@@ -22,7 +27,8 @@ use crate::iwarp_link::IwarpLink;
 use crate::kind_core::KindCore;
 use crate::limits::NEWCOMERS;
 use crate::message::{Inbound, Member, Message};
-use crate::nvme_controller::{NvmeController, RdmaController};
+use crate::nvme_controller::{NvmeController, RdmaController, RoceController};
+use crate::queue_pairs::{Asked, Joining, RoceLink, Sockets, for_nvme};
 use crate::volume_kind::VolumeKind;
 use crate::volume_watch::{self, VolumeNews, VolumeWatch};
 
@@ -48,11 +54,19 @@ enum Stage {
     Finished,
 }
 
+/// What is told of a connection over RoCE that begins.
+const ROCE_BEGINS: &str = "a connection begins, over RoCE";
+
+/// Why a connection is refused to whose port nothing belongs.
+const NOT_SERVED: Refusal = Refusal("nothing is served at this port any more");
+
 /// One core's service.
 pub struct Core {
     config: Arc<EngineConfig>,
     /// What it does for volumes.
     volumes: KindCore<VolumeKind>,
+    /// Where queue pairs come to.
+    sockets: Sockets,
     /// What new connections find; sizes change.
     catalogue: Catalogue,
     /// The portals in it, as they were proposed.
@@ -94,7 +108,8 @@ impl Core {
             Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0 }
         });
         let (announced, prepared, stage) = (None, None, Stage::Serving);
-        Ok(Self { config, volumes, catalogue, portals, announced, prepared, shared, stage })
+        let sockets = Sockets::default();
+        Ok(Self { config, volumes, sockets, catalogue, portals, announced, prepared, shared, stage })
     }
 
     /// True once it is stopping and has no connection left.
@@ -194,6 +209,12 @@ impl Core {
 
     /// The listener of a stream, unless that cannot be served.
     fn listening(&self, accepted: Accepted) -> Result<&Listening, Refusal> {
+        self.admit()?;
+        self.catalogue.listening(accepted.listener).ok_or(NOT_SERVED)
+    }
+
+    /// Whether another connection can be served.
+    fn admit(&self) -> Result<(), Refusal> {
         if self.stage != Stage::Serving {
             return Err(Refusal("the server is stopping"));
         }
@@ -202,16 +223,22 @@ impl Core {
         if self.volumes.hub.members() >= most {
             return Err(Refusal("the limit of connections is reached"));
         }
-        self.catalogue.listening(accepted.listener).ok_or(Refusal("nothing is served at this port any more"))
+        Ok(())
     }
 
     /// The driver of a stream that came to a listener.
-    fn endpoint(&self, listening: &Listening, now: Instant, accepted: Accepted) -> Box<dyn Endpoint> {
+    fn endpoint(
+        &self,
+        listening: &Listening,
+        now: Instant,
+        accepted: Accepted,
+    ) -> Result<Box<dyn Endpoint>, Refusal> {
         let hub = Rc::clone(&self.volumes.hub);
         let pool = &self.volumes.hub.pool;
         let newcomer = || Newcomer { pool, entropy: (self.config.entropy)(), now, accepted };
         let link = |crc| IwarpLink::new(crc, accepted.peer, Some(accepted.local));
-        match (&listening.role, listening.transport) {
+        Ok(match (&listening.role, listening.transport) {
+            (_, Transport::Roce { .. }) => return Err(NOT_SERVED),
             (ListenerRole::Iscsi(portal), Transport::Tcp) => {
                 let connection = <IscsiTarget>::connect(portal, newcomer());
                 Box::new(Driver::<IscsiTarget>::new(hub, accepted, connection))
@@ -228,7 +255,53 @@ impl Core {
                 let connection = NvmeController::<RdmaController>::connect(portal, link(crc), pool, now);
                 Box::new(Driver::<NvmeController<RdmaController>>::new(hub, accepted, connection))
             }
+        })
+    }
+
+    /// Decides about those who want queue pairs, and lets go of owners that are gone.
+    fn accept_queue_pairs(&mut self, now: Instant, ready: &mut Vec<EndpointId>) {
+        let mut gone = Vec::new();
+        self.sockets.take_gone(&mut gone);
+        for owner in gone {
+            self.handle_gone(now, owner);
         }
+        while let Some(asked) = self.sockets.next_request() {
+            let peer = asked.request.from();
+            let (name, accepted) = (asked.name, self.accept_queue_pair(now, asked));
+            let event = match accepted {
+                Ok(()) => {
+                    ready.push(name);
+                    Event::new(Kind::Accepted, ROCE_BEGINS)
+                }
+                Err(refusal) => Event::new(Kind::Rejected, refusal.0),
+            };
+            self.config.journal.record(event.from_peer(peer));
+        }
+    }
+
+    fn accept_queue_pair(&mut self, now: Instant, asked: Asked) -> Result<(), Refusal> {
+        let Asked { local, socket, request, name } = asked;
+        let mut socket = socket.borrow_mut();
+        let (peer, service) = (request.from(), request.port());
+        let found = self.admit().and_then(|()| self.catalogue.service(local, service).ok_or(NOT_SERVED));
+        let Some((listener, portal)) = found.ok().and_then(controllers) else {
+            socket.refuse(&request);
+            return Err(found.err().unwrap_or(NOT_SERVED));
+        };
+        let pool = &self.volumes.hub.pool;
+        let config = RoceLink::RESPONDER.responder(for_nvme(NvmeController::<RoceController>::needs(portal)));
+        let pair = socket.accept(now, Incoming { request, config }, Account::new(pool));
+        let pair = pair
+            .map_err(|_| Refusal("there is no memory for another queue pair, or its packets are too long"))?;
+        let id = pair.id();
+        let connection = NvmeController::<RoceController>::connect(portal, pair, pool, now);
+        let accepted =
+            Accepted { listener, endpoint: name, local: SocketAddr::new(local.ip(), service), peer };
+        let driver =
+            Driver::<NvmeController<RoceController>>::new(Rc::clone(&self.volumes.hub), accepted, connection);
+        socket.insert(Joining { id, name, owner: Box::new(driver) });
+        self.volumes.welcome(name);
+        Ok(())
     }
 
     fn run_shared(&mut self) {
@@ -295,6 +368,14 @@ impl Core {
     }
 }
 
+/// The controllers behind a listener.
+fn controllers(listening: &Listening) -> Option<(ListenerId, &Arc<nvme::controller::Portal>)> {
+    match &listening.role {
+        ListenerRole::Nvme(portal) => Some((listening.id, portal)),
+        ListenerRole::Iscsi(_) => None,
+    }
+}
+
 impl Service for Core {
     type Message = Message;
 
@@ -311,13 +392,23 @@ impl Service for Core {
             let text = match listening.transport {
                 Transport::Tcp => "a connection begins",
                 Transport::Iwarp { .. } => "a connection begins, over iWARP",
+                Transport::Roce { .. } => ROCE_BEGINS,
             };
             let event = Event::new(Kind::Accepted, text);
             self.config.journal.record(event.from_peer(accepted.peer));
         }
-        let endpoint = self.endpoint(listening, now, accepted);
+        let endpoint = self.endpoint(listening, now, accepted)?;
         self.volumes.welcome(accepted.endpoint);
         Ok(endpoint)
+    }
+
+    fn open_socket(&mut self, _now: Instant, socket: OpenSocket) -> Option<Box<dyn DatagramEndpoint>> {
+        let pool = &self.volumes.hub.pool;
+        Some(self.sockets.open(socket, pool, (self.config.entropy)()))
+    }
+
+    fn handle_socket_gone(&mut self, _now: Instant, socket: EndpointId) {
+        self.sockets.forget(socket);
     }
 
     fn handle_shortage(&mut self, code: i32) {
@@ -380,7 +471,9 @@ impl Service for Core {
             shared.groups.handle_timeout(now);
         }
         self.run_shared();
+        self.accept_queue_pairs(now, ready);
         self.volumes.turn(now, ready);
+        self.sockets.wake_owners(ready);
         self.close(now);
     }
 

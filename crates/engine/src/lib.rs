@@ -4,6 +4,7 @@
 //!   accepts connections and answers other cores.
 //! * `kind` says what queues can carry; `kind_core` is what a core does for each kind alike, `volume_kind` the kind that there is.
 //! * `driver` wraps one protocol connection as a [`host::Endpoint`].
+//! * `queue_pairs` has the sockets that queue pairs over datagrams share; a driver owns one of those.
 //! * `groups` and `fence` are the shared truths (sessions, controllers, reservations), which live on core 0.
 //!
 //! Data flow of a read: the reactor gives received bytes to a driver, whose connection asks for a request to be
@@ -14,6 +15,7 @@
 //! in through `host`, so that the daemon and the simulator run the same code.
 #![forbid(unsafe_code)]
 
+mod carried;
 mod catalogue;
 mod config;
 mod core;
@@ -29,6 +31,7 @@ mod kind_core;
 mod limits;
 mod message;
 mod nvme_controller;
+mod queue_pairs;
 mod queues;
 pub mod remote;
 mod serving_connection;

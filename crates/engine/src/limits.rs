@@ -98,6 +98,22 @@ pub(crate) const TARGET_READS: u16 = 128;
 /// RDMA Reads that an initiator or host serves at a time: as many as ours wants, and Linux' targets ask for.
 pub(crate) const INITIATOR_READS: u16 = 128;
 
+/// RDMA Reads that a controller has under way on a RoCE connection at a time. Responses come as fast as the peer sends: more of them overrun the buffer of the socket where
+/// the system does not allow a large one.
+pub(crate) const ROCE_TARGET_READS: u8 = 4;
+
+/// RDMA Reads that a host serves on a RoCE connection at a time.
+pub(crate) const ROCE_INITIATOR_READS: u8 = 16;
+
+/// Requests for connections that wait at one socket for a decision, which comes in the same turn: a burst of more is asked again by whoever is in earnest.
+pub(crate) const CONNECTION_REQUESTS: usize = 64;
+
+/// How long a RoCE connection that is to end may still send what it has to say.
+pub(crate) const LAST_PACKETS: Duration = Duration::from_secs(5);
+
+/// How often a queue pair that has nothing to send is asked again in one go, because what needs no sending has led to more.
+pub(crate) const FILLS: usize = 4;
+
 /// Bytes of a TCP segment between two machines, into which iWARP's FPDUs are made to fit: Ethernet's 1,500 less the headers of IPv6 and of TCP with timestamps.
 /// Where segments are longer, several FPDUs share one.
 pub(crate) const MSS: usize = 1428;

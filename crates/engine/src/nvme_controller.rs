@@ -5,21 +5,26 @@ use std::sync::Arc;
 
 use buf::Pool;
 use nvme::controller::{Action, Connection, Input, Portal, Reservations};
-use nvme::rdma::ControllerConnection;
+use nvme::rdma::{ControllerConnection, QueuePairNeeds};
 use protocol::Instant;
 
 use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::iwarp_link::{IwarpLink, for_nvme};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
+use crate::queue_pairs::OverDatagrams;
 use crate::serving_connection::{ServingConnection, serving_connection};
 use crate::volume_kind::VolumeKind;
 
 /// NVMe/RDMA over software iWARP, at a controller.
 pub(crate) type RdmaController = ControllerConnection<iwarp::Connection>;
 
+/// NVMe/RDMA over software RoCEv2, at a controller.
+pub(crate) type RoceController = OverDatagrams<ControllerConnection<roce::Connection>>;
+
 serving_connection!(Connection, None);
 serving_connection!(RdmaController, Some("NVMe/RDMA"));
+serving_connection!(RoceController, Some("NVMe/RDMA on RoCE"), |connection| connection.consumer);
 
 /// A controller's side of a connection: one queue.
 pub(crate) struct NvmeController<C = Connection>(PhantomData<C>);
@@ -41,6 +46,23 @@ impl NvmeController<RdmaController> {
     ) -> RdmaController {
         let pair = link.responder(now, for_nvme(RdmaController::needs(portal)), pool);
         RdmaController::new(pair, Arc::clone(portal), pool.clone(), now)
+    }
+}
+
+impl NvmeController<RoceController> {
+    /// What a queue pair must hold for any host's queue.
+    pub(crate) fn needs(portal: &Portal) -> QueuePairNeeds {
+        ControllerConnection::<roce::Connection>::needs(portal)
+    }
+
+    /// A connection for a queue pair that a peer has just asked for.
+    pub(crate) fn connect(
+        portal: &Arc<Portal>,
+        pair: roce::Connection,
+        pool: &Pool,
+        now: Instant,
+    ) -> RoceController {
+        OverDatagrams::new(now, ControllerConnection::new(pair, Arc::clone(portal), pool.clone(), now))
     }
 }
 

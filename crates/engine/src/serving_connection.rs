@@ -3,12 +3,13 @@
 //! Each protocol's connections have these methods of their own, over each of their transports: no crate below this one knows both the protocols and
 //! what they serve, so the trait is here, and [`serving_connection!`] names who has it.
 
-use protocol::{Connection, Notice, Parties};
+use protocol::{Notice, Parties};
 
+use crate::carried::Carried;
 use crate::kind::ServedId;
 
 /// The server's end of a connection.
-pub(crate) trait ServingConnection: Connection {
+pub(crate) trait ServingConnection: Carried {
     /// What carries it, for people, unless it is TCP.
     const CARRIER: Option<&'static str>;
 
@@ -28,30 +29,38 @@ pub(crate) trait ServingConnection: Connection {
     fn reports_changes(&self) -> bool;
 }
 
-/// Has a connection's own methods called, and says what carries it.
+/// Has a connection's own methods called, or those of a part of it, and says what carries it.
 macro_rules! serving_connection {
     ($connection:ty, $carrier:expr) => {
+        $crate::serving_connection::serving_connection!($connection, $carrier, |connection| connection);
+    };
+    ($connection:ty, $carrier:expr, |$this:ident| $end:expr) => {
         impl $crate::serving_connection::ServingConnection for $connection {
             const CARRIER: Option<&'static str> = $carrier;
 
             fn poll_notice(&mut self) -> Option<protocol::Notice> {
-                self.poll_notice()
+                let $this = self;
+                $end.poll_notice()
             }
 
             fn parties(&self) -> protocol::Parties {
-                self.parties()
+                let $this = self;
+                $end.parties()
             }
 
             fn uses(&self, served: $crate::kind::ServedId) -> bool {
-                self.uses(served)
+                let $this = self;
+                $end.uses(served)
             }
 
             fn is_withdrawn(&self) -> bool {
-                self.is_withdrawn()
+                let $this = self;
+                $end.is_withdrawn()
             }
 
             fn reports_changes(&self) -> bool {
-                self.reports_changes()
+                let $this = self;
+                $end.reports_changes()
             }
         }
     };

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod datagram;
 mod folder;
 mod journal;
 mod look_up;
@@ -18,6 +19,7 @@ pub use block::{
     BlockDone, BlockFile, BlockInfo, BlockKind, BlockOperation, BlockQueue, BlockRequest, IoError, OpenMode,
     OpenOptions, Storage,
 };
+pub use datagram::{DatagramEndpoint, Datagrams, LocalPort, OpenSocket};
 pub use folder::Folder;
 pub use journal::{Event, Journal, Kind, Level, Recording, Silent};
 pub use look_up::{Resolver, SecretReader};

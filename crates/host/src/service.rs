@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use protocol::Instant;
 
-use crate::{Accepted, Dialer, Endpoint, EndpointId, Refusal, Storage};
+use crate::{Accepted, DatagramEndpoint, Dialer, Endpoint, EndpointId, OpenSocket, Refusal, Storage};
 
 /// Numbers the cores of a process from zero.
 pub type CoreIndex = u16;
@@ -60,6 +60,14 @@ pub trait Service {
 
     /// Takes an accepted stream, or refuses it.
     fn accept(&mut self, now: Instant, accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal>;
+
+    /// Takes a socket for datagrams that was bound by order, or closes it: a service that has no use for one needs not say so.
+    fn open_socket(&mut self, _now: Instant, _socket: OpenSocket) -> Option<Box<dyn DatagramEndpoint>> {
+        None
+    }
+
+    /// Such a socket, or one that an endpoint has opened, is gone.
+    fn handle_socket_gone(&mut self, _now: Instant, _socket: EndpointId) {}
 
     /// No stream could be accepted for want of something that the system is short of; the number is its error code.
     fn handle_shortage(&mut self, _code: i32) {}

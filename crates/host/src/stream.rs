@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 
+use crate::{DatagramEndpoint, LocalPort};
+
 /// Names an endpoint on its core, for as long as it lives and a while after; never reused soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(pub u64);
@@ -76,11 +78,26 @@ pub struct Accepted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal(pub &'static str);
 
+/// `EOPNOTSUPP`: what a world says that has no sockets for datagrams.
+const NO_SOCKETS: i32 = 95;
+
 /// Connects to peers. Shared by all cores; a call concerns the core whose thread makes it.
 pub trait Dialer: Send + Sync {
     /// Starts connecting to `peer` on the calling core, which drives `endpoint` from then on: it is told
     /// `handle_connected` or `handle_ended`.
     fn dial(&self, peer: SocketAddr, endpoint: Box<dyn Endpoint>) -> EndpointId;
+
+    /// Opens a socket for datagrams to `peer` on the calling core, bound to the address from which a way leads there: `endpoint` is told
+    /// [`handle_opened`](DatagramEndpoint::handle_opened) or [`handle_ended`](DatagramEndpoint::handle_ended). A world without such sockets ends it at once.
+    fn open_socket(
+        &self,
+        _peer: SocketAddr,
+        _port: LocalPort,
+        mut endpoint: Box<dyn DatagramEndpoint>,
+    ) -> EndpointId {
+        endpoint.handle_ended(Instant::ZERO, Ended::Failed(NO_SOCKETS));
+        EndpointId(u64::MAX)
+    }
 
     /// Lets an endpoint of the calling core take a [`turn`](Endpoint::turn) soon.
     fn wake(&self, endpoint: EndpointId);

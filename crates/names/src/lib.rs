@@ -40,7 +40,7 @@ pub use iscsi::{Chap, IscsiOptions, IscsiUrl, Isid, MutualChap, SecretPlace};
 pub use nqn::Nqn;
 pub use nvme::{HostId, NvmeOptions, NvmeUrl};
 pub use portal::{Host, ISCSI_PORT, NVME_PORT, Portal};
-pub use rdma::RdmaOptions;
+pub use rdma::{ROCE_PORT, RdmaOptions, RdmaTransport};
 pub use redact::{redact, redact_all};
 pub use size::ByteSize;
 pub use source::{BlockSize, DeviceSource, FileSource, MemorySource};

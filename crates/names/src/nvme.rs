@@ -15,7 +15,8 @@ use crate::uuid;
 
 pub(crate) const OPTIONS: &[&str] =
     &["header_digest", "data_digest", "queues", "timeout", "reconnect", "hostnqn", "hostid"];
-pub(crate) const RDMA_OPTIONS: &[&str] = &["crc", "queues", "timeout", "reconnect", "hostnqn", "hostid"];
+pub(crate) const RDMA_OPTIONS: &[&str] =
+    &["transport", "udp_port", "crc", "queues", "timeout", "reconnect", "hostnqn", "hostid"];
 const SHAPE: &str = "write nvme+tcp://HOST[:PORT]/SUBSYSTEM/NSID, or nvme+rdma:// for RDMA";
 /// The largest namespace identifier: the next one means all namespaces (NVMe Base §3.2.1).
 const LAST_NSID: u32 = 0xffff_fffe;

@@ -1,6 +1,6 @@
 //! Volume URLs from the outside: every scheme, every filter, every way to get one wrong, and the round trip.
 
-use names::{BlockSize, ByteSize, Filter, RdmaOptions, Source, VolumeUrl};
+use names::{BlockSize, ByteSize, Filter, RdmaOptions, RdmaTransport, Source, VolumeUrl};
 
 /// What is written equals what was read.
 const CANONICAL: &[&str] = &[
@@ -55,7 +55,7 @@ fn parts_are_what_they_say() {
     let remote: VolumeUrl = "iser://[fe80::1]/iqn.2026-11.org.linerate:disk/1?crc=1".parse().unwrap();
     let Source::Iscsi(remote) = remote.source else { panic!("not iSCSI") };
     assert_eq!(remote.portal.address().unwrap().to_string(), "[fe80::1]:3260");
-    assert_eq!(remote.options.rdma, Some(RdmaOptions { crc: true }));
+    assert_eq!(remote.options.rdma, Some(RdmaOptions { crc: true, transport: RdmaTransport::Iwarp }));
 }
 
 /// Text, where the error must point (in characters from zero), and a word that its text must have.

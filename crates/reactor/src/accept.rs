@@ -43,7 +43,9 @@ impl<S: Service> EventLoop<S> {
         for order in self.shared.listener_orders.take() {
             match order {
                 ListenerOrder::Open(id, listener) => self.open_listener(id, listener, now),
+                ListenerOrder::OpenSocket(id, socket) => self.open_socket(id, socket, now),
                 ListenerOrder::Close(id) => {
+                    self.retire_socket(id, now);
                     if let Some(slot) = self.acceptor.listeners.close(id, self.driver.as_mut()) {
                         self.local.slots.borrow_mut().give_back(slot);
                     }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-use host::{Dialer, Endpoint, EndpointId};
+use host::{DatagramEndpoint, Dialer, Endpoint, EndpointId, LocalPort};
 use protocol::Ended;
 
 use crate::clock;
@@ -66,6 +66,14 @@ pub(crate) struct Dial {
     pub(crate) endpoint: Box<dyn Endpoint>,
 }
 
+/// A socket that the loop is to open.
+pub(crate) struct DialSocket {
+    pub(crate) id: EndpointId,
+    pub(crate) peer: SocketAddr,
+    pub(crate) port: LocalPort,
+    pub(crate) endpoint: Box<dyn DatagramEndpoint>,
+}
+
 /// Endpoints of a core for which any thread has requested a turn.
 #[derive(Debug, Default)]
 struct TurnRequests {
@@ -98,6 +106,7 @@ impl Wake for EndpointWaker {
 pub(crate) struct CoreLocal {
     pub(crate) slots: RefCell<Slots>,
     pub(crate) dials: RefCell<Vec<Dial>>,
+    pub(crate) sockets: RefCell<Vec<DialSocket>>,
     pub(crate) woken: RefCell<Vec<EndpointId>>,
     pub(crate) files: RefCell<Vec<Box<FileOp>>>,
     requests: Arc<TurnRequests>,
@@ -118,7 +127,7 @@ impl CoreLocal {
 
     /// True when the core itself has queued nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.dials.borrow().is_empty() && self.woken.borrow().is_empty()
+        self.dials.borrow().is_empty() && self.sockets.borrow().is_empty() && self.woken.borrow().is_empty()
     }
 }
 
@@ -167,6 +176,21 @@ impl Dialer for CoreDialer {
         };
         let id = local.slots.borrow_mut().take();
         local.dials.borrow_mut().push(Dial { id, peer, endpoint });
+        id
+    }
+
+    fn open_socket(
+        &self,
+        peer: SocketAddr,
+        port: LocalPort,
+        mut endpoint: Box<dyn DatagramEndpoint>,
+    ) -> EndpointId {
+        let Some(local) = current() else {
+            endpoint.handle_ended(clock::now(), Ended::Failed(libc::ENXIO));
+            return EndpointId(u64::MAX);
+        };
+        let id = local.slots.borrow_mut().take();
+        local.sockets.borrow_mut().push(DialSocket { id, peer, port, endpoint });
         id
     }
 

@@ -20,6 +20,7 @@ use crate::driver::{self, Driver, Event, Interest, SendRoom, Wait};
 use crate::limits;
 use crate::listener::{self, Arrival};
 use crate::shared::{ACCEPTING_CORE, Shared};
+use crate::sockets::Sockets;
 use crate::spin::Spin;
 use crate::timers::Timers;
 use crate::turns::TurnTimer;
@@ -35,6 +36,7 @@ pub(crate) struct EventLoop<S: Service> {
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) connections: Vec<Option<Connection>>,
     pub(crate) areas: Areas,
+    pub(crate) sockets: Sockets,
     pub(crate) timers: Timers,
     /// Slots that have something to do in this turn.
     pub(crate) touched: Vec<u32>,
@@ -102,6 +104,7 @@ impl<S: Service> EventLoop<S> {
             driver,
             connections: Vec::new(),
             areas: Areas::new(&shared.config),
+            sockets: Sockets::default(),
             spin: Spin::new(shared.config.spin),
             turn_timer,
             timers: Timers::default(),
@@ -182,6 +185,7 @@ impl<S: Service> EventLoop<S> {
         self.serve(now);
         self.start_dials(now);
         self.finish_turns(now);
+        self.finish_socket_turns(now);
         self.reap_closed(now);
         self.start_files();
     }
@@ -246,7 +250,9 @@ impl<S: Service> EventLoop<S> {
             self.driver.poll(WAKEUP, Interest::Read);
             return;
         }
-        self.handle_listener_ready(slot, now);
+        if !self.handle_socket_ready(slot, now) {
+            self.handle_listener_ready(slot, now);
+        }
     }
 
     fn take_mail(&mut self, now: Instant) {
@@ -289,6 +295,7 @@ impl<S: Service> EventLoop<S> {
             let Some(slot) = self.touched.get(index).copied() else { break };
             self.take_turn(slot, now);
         }
+        self.take_socket_turns(now);
         let mut ready = std::mem::take(&mut self.ready);
         for round in 0.. {
             self.wakeup.clear_local();
@@ -303,6 +310,8 @@ impl<S: Service> EventLoop<S> {
                 if self.connection(slot).is_some_and(|connection| connection.id == id) {
                     self.touch(slot);
                     self.take_turn(slot, now);
+                } else {
+                    self.wake_socket(id, now);
                 }
             }
             if round >= limits::SERVICE_ROUNDS {
@@ -317,6 +326,10 @@ impl<S: Service> EventLoop<S> {
         let dials = std::mem::take(&mut *self.local.dials.borrow_mut());
         for dial in dials {
             self.dial(dial, now);
+        }
+        let sockets = std::mem::take(&mut *self.local.sockets.borrow_mut());
+        for dial in sockets {
+            self.dial_socket(dial, now);
         }
     }
 
@@ -389,6 +402,7 @@ impl<S: Service> EventLoop<S> {
                 self.end(slot, Ended::ByUs, now);
             }
         }
+        self.end_sockets(now);
         self.again = true;
     }
 
@@ -396,7 +410,9 @@ impl<S: Service> EventLoop<S> {
         if self.service.is_finished() {
             self.begin_ending(now);
         }
-        self.ending.is_some_and(|deadline| now >= deadline || self.connections.iter().all(Option::is_none))
+        self.ending.is_some_and(|deadline| {
+            now >= deadline || self.connections.iter().all(Option::is_none) && self.sockets.is_empty()
+        })
     }
 
     /// How long the core may sleep.

@@ -16,6 +16,7 @@
 //! | `wakeup` | waking a core |
 //! | `streams` | what a turn does for one connection |
 //! | `connection` | one connection's state, and how its endpoint is fed |
+//! | `datagram_socket`, `sockets` | sockets for datagrams: bound, and what a turn does for them |
 //! | [`driver`] | the seam to the kernel; `driver::epoll` is one implementation |
 //! | `sys` | the other one, io_uring, memory that other processes can map, and all `unsafe` code |
 //! | `file`, `locked_file`, `completion_list`, `threads` | files and devices |
@@ -40,6 +41,7 @@ mod connection;
 mod contention;
 mod convert;
 mod core_local;
+mod datagram_socket;
 pub mod driver;
 mod event_loop;
 mod file;
@@ -51,6 +53,7 @@ mod listeners;
 mod locked_file;
 mod look;
 mod shared;
+mod sockets;
 mod spin;
 mod streams;
 mod sys;
@@ -64,6 +67,7 @@ pub use cluster::{Cluster, Core, Running, Stopper};
 pub use config::{Config, Driver};
 pub use congestion::{Congestion, NoCongestion};
 pub use core_local::CoreDialer;
+pub use datagram_socket::DatagramSocket;
 pub use file::Files;
 pub use folder::SystemFolder;
 pub use listener::{Listener, UNNAMED, while_taken};

@@ -58,6 +58,15 @@ pub(crate) const STALL: Duration = Duration::from_millis(1);
 pub(crate) const QUIET: Duration = Duration::from_millis(100);
 /// How long a listener backs off when the process or the system has no descriptor left.
 pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// Bytes that one call receives: those of the longest datagram, or of so many shorter ones as the kernel gathers.
+pub(crate) const DATAGRAM_AREA: usize = 64 * 1024;
+/// Calls that receive from one socket before others have a look in: a megabyte.
+pub(crate) const RECEIVES_AT_ONCE: usize = 16;
+/// Bytes of a socket's buffers for datagrams, each way: what is sent meanwhile to a core that is busy for a millisecond at 25 Gbit/s. The kernel counts its own structures too, up to as much
+/// again; without the privilege to force it, the system's limit holds.
+pub(crate) const DATAGRAM_BUFFER: i32 = 4 << 20;
+/// How long a send waits that found no room in its socket: what the buffer holds goes out within a few of them.
+pub(crate) const SEND_RETRY: Duration = Duration::from_micros(500);
 /// Streams that one look at a listener accepts, of which a turn has two at most, so that connections are served in between.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// Streams that wait to be accepted (the kernel's own limit may be lower).

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use host::ListenerId;
 
+use crate::datagram_socket::DatagramSocket;
 use crate::listener::Listener;
 use crate::wakeup::Wakeup;
 
@@ -18,6 +19,8 @@ use crate::wakeup::Wakeup;
 pub(crate) enum ListenerOrder {
     /// Accept from this socket, in this name.
     Open(ListenerId, Listener),
+    /// Receive datagrams at this socket, in this name.
+    OpenSocket(ListenerId, DatagramSocket),
     /// Stop accepting, and close the socket.
     Close(ListenerId),
 }
@@ -107,8 +110,24 @@ impl ListenerControl {
         Ok(())
     }
 
+    /// Starts to receive datagrams at `socket`, which the service of the accepting core gets to see ([`host::Service::open_socket`]).
+    ///
+    /// # Errors
+    /// A listener is open under this id. The socket is closed.
+    pub fn open_socket(&self, id: ListenerId, socket: DatagramSocket) -> Result<(), ListenerIdInUse> {
+        let mut book = self.0.book();
+        if book.is_stopped {
+            return Ok(());
+        }
+        if !book.open.insert(id) {
+            return Err(ListenerIdInUse(id));
+        }
+        self.0.push(book, ListenerOrder::OpenSocket(id, socket));
+        Ok(())
+    }
+
     /// Stops accepting from a listener, and closes it: soon its address is free, and streams that were not accepted yet are reset. Accepted
-    /// streams live on. False if no listener is open under this id.
+    /// streams live on. A socket for datagrams closes once its endpoint has finished. False if no listener is open under this id.
     pub fn close(&self, id: ListenerId) -> bool {
         let mut book = self.0.book();
         let was_open = book.open.remove(&id);

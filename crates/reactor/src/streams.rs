@@ -378,7 +378,7 @@ impl<S: Service> EventLoop<S> {
 
     /// An entry of the timers has come due.
     pub(crate) fn handle_due(&mut self, slot: u32, when: Instant, now: Instant) {
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(connection) = self.connection(slot) else { return self.handle_socket_due(slot, when, now) };
         if connection.scheduled != Some(when) {
             return;
         }

@@ -68,7 +68,7 @@ impl ConnectionRequest {
     }
 
     /// Where it comes from.
-    pub fn from(&self) -> IpAddr {
+    pub fn from(&self) -> SocketAddr {
         self.origin.address
     }
 
@@ -80,8 +80,8 @@ impl ConnectionRequest {
 /// A connection that this side wants.
 #[derive(Debug)]
 pub struct Target {
-    /// The peer.
-    pub address: IpAddr,
+    /// The peer, and its port of UDP.
+    pub address: SocketAddr,
     /// The port whose service is wanted.
     pub port: u16,
     /// What the connection is made of.
@@ -106,7 +106,7 @@ pub enum NoConnection {
 /// A peer's name for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Origin {
-    address: IpAddr,
+    address: SocketAddr,
     name: u32,
 }
 
@@ -120,7 +120,7 @@ struct Asked {
 /// What an endpoint knows of a connection.
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    peer: IpAddr,
+    peer: SocketAddr,
     /// Of one that the peer wanted.
     origin: Option<Origin>,
 }
@@ -137,7 +137,7 @@ pub struct Endpoint {
     address: IpAddr,
     port: u16,
     account: Account,
-    entropy: Box<dyn Entropy + Send>,
+    entropy: Box<dyn Entropy>,
     known: BTreeMap<ConnectionId, Known>,
     origins: BTreeMap<Origin, ConnectionId>,
     /// The number of the next queue pair, if it is free.
@@ -156,7 +156,7 @@ impl fmt::Debug for Endpoint {
 
 impl Endpoint {
     /// Of a socket that is bound to this address, which is not a wildcard: sums cover it. Its tables are counted by `account`.
-    pub fn new(address: SocketAddr, account: Account, mut entropy: Box<dyn Entropy + Send>) -> Self {
+    pub fn new(address: SocketAddr, account: Account, mut entropy: Box<dyn Entropy>) -> Self {
         let next = number(&mut *entropy);
         Self {
             address: address.ip(),
@@ -201,7 +201,7 @@ impl Endpoint {
             terms: own,
             mtu: target.config.mtu,
             source: self.address,
-            destination: target.address,
+            destination: target.address.ip(),
             source_port: u16::try_from(id.0 % 16_384).unwrap_or_default().saturating_add(49_152),
             private_data: target.private_data,
         };
@@ -256,6 +256,7 @@ impl Endpoint {
     /// Takes a datagram and says whose it is.
     pub fn handle_datagram<'a>(&mut self, source: SocketAddr, datagram: &'a [u8]) -> Arrival<'a> {
         let Some(addresses) = addresses(source.ip(), self.address) else { return Arrival::Nothing };
+        let peer = self.reached(source);
         let path = Path { addresses, source_port: source.port(), destination_port: self.port };
         let packet = check(&path, datagram).ok().and_then(|bytes| Packet::decode(bytes).ok());
         let Some(packet) = packet else { return Arrival::Nothing };
@@ -263,22 +264,20 @@ impl Endpoint {
             Extended::Datagram(header)
                 if packet.header.destination.get() == QUEUE_PAIR && header.queue_key.get() == QUEUE_KEY =>
             {
-                self.handle_management(source.ip(), packet.payload)
+                self.handle_management(peer, packet.payload)
             }
             Extended::Datagram(_) => Arrival::Nothing,
             _ => {
                 let id = ConnectionId(packet.header.destination.get());
                 match self.known.get(&id) {
-                    Some(known) if known.peer == source.ip() => {
-                        Arrival::Packet(id, Inbound(Inner::Packet(packet)))
-                    }
+                    Some(known) if known.peer == peer => Arrival::Packet(id, Inbound(Inner::Packet(packet))),
                     _ => Arrival::Nothing,
                 }
             }
         }
     }
 
-    fn handle_management(&mut self, from: IpAddr, bytes: &[u8]) -> Arrival<'static> {
+    fn handle_management(&mut self, from: SocketAddr, bytes: &[u8]) -> Arrival<'static> {
         match Message::decode(bytes) {
             Ok(message) => self.handle_message(from, message),
             Err(Unreadable::Foreign) => Arrival::Nothing,
@@ -290,7 +289,7 @@ impl Endpoint {
         }
     }
 
-    fn handle_message(&mut self, from: IpAddr, message: Message) -> Arrival<'static> {
+    fn handle_message(&mut self, from: SocketAddr, message: Message) -> Arrival<'static> {
         let Message { transaction, names, content } = message;
         let origin = Origin { address: from, name: names.sender };
         let id = match &content {
@@ -334,7 +333,7 @@ impl Endpoint {
         self.answer(asked.origin.address, Message { transaction: asked.transaction, names, content });
     }
 
-    fn answer(&mut self, to: IpAddr, message: Message) {
+    fn answer(&mut self, to: SocketAddr, message: Message) {
         if let Some(route) = self.route(to)
             && self.answers.len() < ANSWERS
         {
@@ -367,9 +366,15 @@ impl Endpoint {
         }
     }
 
-    fn route(&self, peer: IpAddr) -> Option<Route> {
-        let addresses = addresses(self.address, peer)?;
-        let path = Path { addresses, source_port: self.port, destination_port: PORT };
+    /// Where the sender of a datagram is reached. The port that a packet of RoCEv2 comes from says nothing: it is chosen so that routers spread packets, and all listen at one
+    /// port (IBTA annex A17). Peers of a socket with another port are no others than this crate's, which listen where they send from.
+    fn reached(&self, source: SocketAddr) -> SocketAddr {
+        if self.port == PORT { SocketAddr::new(source.ip(), PORT) } else { source }
+    }
+
+    fn route(&self, peer: SocketAddr) -> Option<Route> {
+        let addresses = addresses(self.address, peer.ip())?;
+        let path = Path { addresses, source_port: self.port, destination_port: peer.port() };
         Some(Route { destination: peer, path })
     }
 }
@@ -393,7 +398,7 @@ impl Connection {
     }
 }
 
-fn number(entropy: &mut (dyn Entropy + Send)) -> u32 {
+fn number(entropy: &mut dyn Entropy) -> u32 {
     let mut bytes = [0; 4];
     entropy.fill(&mut bytes);
     u32::from_le_bytes(bytes)

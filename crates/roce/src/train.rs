@@ -2,7 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::SocketAddr;
 
 use wire::Writer;
 
@@ -18,7 +18,7 @@ pub struct Train {
     segment: usize,
     packets: usize,
     most_packets: usize,
-    destination: Option<IpAddr>,
+    destination: Option<SocketAddr>,
 }
 
 impl Default for Train {
@@ -39,8 +39,8 @@ impl Train {
         (self.used, self.segment, self.packets, self.destination) = (0, 0, 0, None);
     }
 
-    /// Where it goes, to the port of RoCEv2; nowhere while it is empty.
-    pub fn destination(&self) -> Option<IpAddr> {
+    /// Where it goes; nowhere while it is empty.
+    pub fn destination(&self) -> Option<SocketAddr> {
         self.destination
     }
 
@@ -98,7 +98,7 @@ impl Train {
 /// Where packets go, and what their sums count of the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Route {
-    pub(crate) destination: IpAddr,
+    pub(crate) destination: SocketAddr,
     pub(crate) path: Path,
 }
 
@@ -116,7 +116,7 @@ mod tests {
     fn route() -> Route {
         let addresses = Addresses::V4 { source: [10, 0, 0, 1], destination: [10, 0, 0, 2] };
         let path = Path { addresses, source_port: 4791, destination_port: 4791 };
-        Route { destination: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), path }
+        Route { destination: SocketAddr::new(Ipv4Addr::new(10, 0, 0, 2).into(), 4791), path }
     }
 
     fn packet(payload: &[u8]) -> Outgoing<'_> {

@@ -196,7 +196,7 @@ fn what_is_too_long_for_a_message_is_not_cut() {
     }
     let mut host = Host::new(near_address(false), CONFIG, Vec::new());
     let private_data = long(REQUEST_PRIVATE_DATA + 1);
-    let target = Target { address: far_address(false).ip(), port: 1, config: CONFIG, private_data };
+    let target = Target { address: far_address(false), port: 1, config: CONFIG, private_data };
     let account = buf::Account::new(&buf::Pool::new(1 << 20));
     let refused = host.endpoint.connect(Instant::ZERO, target, account).err();
     assert_eq!(refused, Some(NoConnection::PrivateDataTooLong));
@@ -298,7 +298,7 @@ fn an_endpoint_has_as_many_queue_pairs_as_its_limit_and_memory_allow() {
         let mut endpoint = roce::Endpoint::new(near_address(false), buf::Account::new(pool), entropy);
         let mut kept = Vec::new();
         loop {
-            let address = far_address(false).ip();
+            let address = far_address(false);
             let target = Target { address, port: 1, config: few, private_data: PrivateData::NONE };
             match endpoint.connect(Instant::ZERO, target, buf::Account::new(memory)) {
                 Ok(connection) => kept.push(connection),
@@ -310,7 +310,7 @@ fn an_endpoint_has_as_many_queue_pairs_as_its_limit_and_memory_allow() {
         }
         // One that goes makes room for one.
         endpoint.forget(kept[0].id());
-        let address = far_address(false).ip();
+        let address = far_address(false);
         let target = Target { address, port: 1, config: few, private_data: PrivateData::NONE };
         assert!(endpoint.connect(Instant::ZERO, target, buf::Account::new(memory)).is_ok());
         kept.len()

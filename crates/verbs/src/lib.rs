@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod consumer;
 pub mod contract;
 mod queue_pair;
 mod receive_queue;
@@ -23,6 +24,7 @@ mod region;
 mod setup;
 mod work;
 
+pub use consumer::Consumer;
 pub use queue_pair::{EndReason, QueuePair, QueuePairLimits, QueuePairState};
 pub use receive_queue::{ReceivePlace, ReceiveQueue};
 pub use region::{RegionError, RegionMemory, RegionTable, RemoteRegion, STag, TableFull};

@@ -114,7 +114,7 @@ impl End {
     }
 
     fn connect(&mut self) {
-        let address = address(self.peer()).ip();
+        let address = address(self.peer());
         let target = Target { address, port: 4420, config: CONFIG, private_data: PrivateData::NONE };
         self.connection = self.endpoint.connect(self.now, target, Account::new(&self.pool)).ok();
         self.begin();

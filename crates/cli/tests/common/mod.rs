@@ -101,6 +101,15 @@ impl Server {
         format!("nvme+rdma://{portal}/nqn.2026-11.org.linerate:{volume}/1")
     }
 
+    /// The volume over NVMe/RDMA on RoCE.
+    pub(crate) fn nvme_roce_url(&self, volume: &str) -> String {
+        let (portal, udp) = (self.portal("nvme-roce").unwrap(), self.portal("udp").unwrap());
+        format!(
+            "nvme+rdma://{portal}/nqn.2026-11.org.linerate:{volume}/1?transport=roce&udp_port={}",
+            udp.port()
+        )
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }

@@ -2,6 +2,7 @@
 //! it is what is gone closed. Whatever fails on the way is undone, and what was served stays as it is.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,10 +11,10 @@ use engine::{Catalogue, ConnectionLimits, ControlEvent, Generation, Message};
 use host::{Event, Kind, Level, ListenerId, Storage};
 use linerate::PreparedOpening;
 use names::{Host, Source, VolumeUrl};
-use reactor::{Files, Listener};
+use reactor::{DatagramSocket, Files, Listener};
 use volume::Volume;
 
-use super::bind::bind;
+use super::bind::{bind, bind_socket};
 use super::context::{Context, Current, Interrupted};
 use super::ids::VOLUMES;
 use super::plan::ApplyPlan;
@@ -21,7 +22,7 @@ use super::report::{self, Change};
 use crate::accounts::Accounts;
 use crate::config::{Config, VolumeEntry};
 use crate::control_input::{ControlInput, Ticket};
-use crate::exports::{self, Exported, OpenPortal, Opened, Wanted};
+use crate::exports::{self, BoundSocket, Exported, OpenPortal, Opened, Wanted};
 use crate::fresh::Fresh;
 use crate::prepare::prepare;
 use crate::state::{Before, States};
@@ -117,6 +118,8 @@ struct Awaited {
 #[derive(Default)]
 struct Draft {
     bound: Vec<(ListenerId, Listener)>,
+    /// Sockets for datagrams, which portals share.
+    sockets: Vec<(BoundSocket, DatagramSocket)>,
     /// All portals of the configuration.
     portals: Vec<OpenPortal>,
     /// Files that were made.
@@ -164,16 +167,33 @@ impl Draft {
             let kept = kept.and_then(|index| context.current.portals.get(index));
             let portal = if let Some(old) = kept {
                 OpenPortal { entry: entry.clone(), ..old.clone() }
+            } else if let Some(asked) = entry.udp() {
+                let socket = self.bind_socket(context, asked)?;
+                let address = SocketAddr::new(asked.ip(), entry.listen.port);
+                OpenPortal { id: context.ids.listener(), entry: entry.clone(), address, socket: Some(socket) }
             } else {
                 let listener = bind(entry, &context.current.portals)
                     .map_err(|error| Failure::because(error.to_string()))?;
                 let (id, address) = (context.ids.listener(), listener.local());
                 self.bound.push((id, listener));
-                OpenPortal { id, entry: entry.clone(), address }
+                OpenPortal { id, entry: entry.clone(), address, socket: None }
             };
             self.portals.push(portal);
         }
         Ok(())
+    }
+
+    /// The socket at an address: one that there is, or a new one.
+    fn bind_socket(&mut self, context: &mut Context, asked: SocketAddr) -> Result<BoundSocket, Failure> {
+        let mut known =
+            context.current.portals.iter().chain(&self.portals).filter_map(|portal| portal.socket);
+        if let Some(socket) = known.find(|socket| socket.asked == asked) {
+            return Ok(socket);
+        }
+        let bound = bind_socket(asked).map_err(|error| Failure::because(error.to_string()))?;
+        let socket = BoundSocket { id: context.ids.listener(), asked, local: bound.local() };
+        self.sockets.push((socket, bound));
+        Ok(socket)
     }
 
     /// Opens volumes: those of this machine one after the other, while those of others are on their way.
@@ -273,13 +293,15 @@ impl Draft {
     /// The cores serve it: from here on it is what is served.
     fn install(self, context: &mut Context, next: Checked, generation: Generation) -> Change {
         let Checked { config, accounts, .. } = next;
-        let Self { bound, portals, missing, opened, exported, added, fresh, .. } = self;
+        let Self { bound, sockets, portals, missing, opened, exported, added, fresh, .. } = self;
         context.fresh = fresh;
-        let mut change = Change { opened: bound.len(), ..Change::default() };
-        for (id, listener) in bound {
-            if let Err(error) = context.links.listeners.open(id, listener) {
-                context.record(Event::new(Kind::Configuration, error.to_string()).at(Level::Error));
-            }
+        let is_new = |portal: &&OpenPortal| !context.current.portals.iter().any(|old| old.id == portal.id);
+        let mut change = Change { opened: portals.iter().filter(is_new).count(), ..Change::default() };
+        let listeners = &context.links.listeners;
+        let bound = bound.into_iter().map(|(id, listener)| listeners.open(id, listener));
+        let sockets = sockets.into_iter().map(|(socket, bound)| listeners.open_socket(socket.id, bound));
+        for error in bound.chain(sockets).filter_map(Result::err) {
+            context.record(Event::new(Kind::Configuration, error.to_string()).at(Level::Error));
         }
         if let Some(filter) = config.daemon.log.clone() {
             context.links.log.set_filter(filter);
@@ -288,9 +310,17 @@ impl Draft {
         let next = Current { generation, config, accounts, opened, missing, portals, exported };
         let before = std::mem::replace(&mut context.current, next);
         for old in before.portals {
-            if !context.current.portals.iter().any(|portal| portal.id == old.id) {
-                context.links.listeners.close(old.id);
-                change.closed += 1;
+            if context.current.portals.iter().any(|portal| portal.id == old.id) {
+                continue;
+            }
+            change.closed += 1;
+            let is_used = |socket| context.current.portals.iter().any(|portal| portal.socket == Some(socket));
+            let unused = match old.socket {
+                Some(socket) => Some(socket.id).filter(|_| !is_used(socket)),
+                None => Some(old.id),
+            };
+            if let Some(id) = unused {
+                context.links.listeners.close(id);
             }
         }
         for old in before.opened {
@@ -305,8 +335,8 @@ impl Draft {
     /// Takes back all that was made.
     fn undo(self, context: &mut Context) {
         context.give_up_openings();
-        let Self { added, fresh, opened, found, bound, .. } = self;
-        drop((opened, found, bound));
+        let Self { added, fresh, opened, found, bound, sockets, .. } = self;
+        drop((opened, found, bound, sockets));
         for opened in added {
             // Nobody has used it: it is as clean as it was.
             if let Err(error) = opened.kept.end() {

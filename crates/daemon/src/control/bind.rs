@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use names::Portal;
-use reactor::Listener;
+use reactor::{DatagramSocket, Listener};
 
 use crate::config::PortalEntry;
 use crate::exports::OpenPortal;
@@ -26,6 +26,8 @@ pub(super) enum Remedy {
     TakeOut(SocketAddr),
     /// Another program listens there.
     OtherPort,
+    /// Another program, or the kernel's own RoCE (`rdma_rxe`), receives there.
+    OtherUdpPort,
     /// The system's error says it.
     None,
 }
@@ -49,6 +51,9 @@ impl fmt::Display for Remedy {
             Self::TakeOut(ours) => {
                 write!(f, "; this server listens at {ours}: take that portal out and reload first")
             }
+            Self::OtherUdpPort => f.write_str(
+                "; end the program that has this port of UDP, unload rdma_rxe, or choose another address or udp_port",
+            ),
             Self::OtherPort => f.write_str("; choose another port, or end the program that has it"),
             Self::None => Ok(()),
         }
@@ -62,6 +67,14 @@ impl std::error::Error for BindError {
             Self::Failed { error, .. } => Some(error),
         }
     }
+}
+
+/// Binds the socket of a portal over RoCE.
+pub(super) fn bind_socket(address: SocketAddr) -> Result<DatagramSocket, BindError> {
+    DatagramSocket::bind(address).map_err(|error| {
+        let remedy = if error.kind() == ErrorKind::AddrInUse { Remedy::OtherUdpPort } else { Remedy::None };
+        BindError::Failed { address, error, remedy }
+    })
 }
 
 /// Listens at a portal's address; `present` are this server's own portals.

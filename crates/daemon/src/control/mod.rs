@@ -26,10 +26,11 @@ use reactor::{ListenerControl, Stopper};
 pub(crate) use self::apply::Checked;
 use self::apply::{Failure, Outcome, apply};
 use self::context::{Context, Current, Links, keep_mark};
-use crate::config::{Config, PortalKind};
+use crate::config::Config;
 use crate::control_input::ControlInput;
 use crate::departures::Departures;
 use crate::exports::{OpenPortal, Opened};
+use crate::help::PortalPlace;
 use crate::log::Log;
 use crate::serving_core::Cores;
 use crate::state::States;
@@ -137,9 +138,13 @@ impl Controller {
     }
 
     /// Where it listens.
-    pub(crate) fn portals(&self) -> Vec<(PortalKind, std::net::SocketAddr)> {
-        let portals = self.context.current.portals.iter();
-        portals.map(|OpenPortal { entry, address, .. }| (entry.kind(), *address)).collect()
+    pub(crate) fn portals(&self) -> Vec<PortalPlace> {
+        let place = |OpenPortal { entry, address, socket, .. }: &OpenPortal| PortalPlace {
+            kind: entry.kind(),
+            address: *address,
+            udp: socket.map(|socket| socket.local),
+        };
+        self.context.current.portals.iter().map(place).collect()
     }
 
     /// A line for each volume that is not served.

@@ -170,15 +170,18 @@ fn portals(now: &[PortalEntry], next: &[PortalEntry]) -> Result<Vec<Option<usize
         Some(left.remove(place))
     };
     let listens = |entry: &PortalEntry| {
-        take(&|old: &PortalEntry| old.listen == entry.listen && old.kind() == entry.kind())
+        take(&|old: &PortalEntry| {
+            old.listen == entry.listen && old.kind() == entry.kind() && old.udp() == entry.udp()
+        })
     };
     let found: Vec<Option<usize>> = next.iter().map(listens).collect();
     let mut problems = Vec::new();
     for (entry, _) in
         next.iter().zip(&found).filter(|(entry, found)| found.is_none() && entry.listen.port != 0)
     {
-        if let Some(old) = take(&|old: &PortalEntry| old.listen == entry.listen).and_then(|old| now.get(old))
-        {
+        let shares =
+            |old: &PortalEntry| old.listen == entry.listen && old.udp().is_some() == entry.udp().is_some();
+        if let Some(old) = take(&shares).and_then(|old| now.get(old)) {
             problems.push(format!(
                 "the portal {} cannot change from {} to {}: its connections speak the old protocol; take it out, reload, and put it back",
                 entry.listen,

@@ -8,6 +8,7 @@ mod portals;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use host::ListenerId;
@@ -113,6 +114,13 @@ pub enum Transport {
         /// Checksums of everything, whatever the peer asks for.
         crc: bool,
     },
+    /// RDMA, by software RoCEv2 on datagrams: the protocol is NVMe/RDMA. Several listeners share a socket.
+    Roce {
+        /// The address and port of UDP that the socket is bound to.
+        socket: SocketAddr,
+        /// The port whose service peers ask for.
+        service: u16,
+    },
 }
 
 /// A listening socket, and what is behind it.
@@ -171,6 +179,12 @@ impl Catalogue {
     /// A listener.
     pub(crate) fn listening(&self, id: ListenerId) -> Option<&Listening> {
         self.listeners.iter().find(|listening| listening.id == id)
+    }
+
+    /// The listener of a service at a socket for datagrams.
+    pub(crate) fn service(&self, socket: SocketAddr, service: u16) -> Option<&Listening> {
+        let wanted = Transport::Roce { socket, service };
+        self.listeners.iter().find(|listening| listening.transport == wanted)
     }
 
     /// What is behind a listener.

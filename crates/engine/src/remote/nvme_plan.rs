@@ -1,4 +1,4 @@
-//! How connections to an NVMe subsystem are made, over TCP or over software iWARP: what all of them have in common.
+//! How connections to an NVMe subsystem are made, over TCP, software iWARP or software RoCEv2: what all of them have in common.
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -11,15 +11,18 @@ use ::nvme::host::{Action, Config, Connection, Input, Queue, RemoteNamespace};
 use ::nvme::log::DiscoveryEntry;
 use ::nvme::rdma::HostConnection;
 use buf::Pool;
-use host::EndpointId;
-use names::{NvmeOptions, RdmaOptions};
+use host::{EndpointId, LocalPort};
+use names::{NvmeOptions, ROCE_PORT, RdmaOptions, RdmaTransport};
 
+use super::client::datagrams::{Opening, Wish};
 use super::client::{Client, ClientRole, Dial, Hooks, Owner, Report};
 use super::client_context::ClientContext;
 use super::far_end::{Digests, Timing};
 use super::link::{Link, LinkInput};
+use crate::carried::Carried;
 use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_nvme};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
+use crate::queue_pairs::{self, ClientSocket};
 
 /// Commands that a queue may have under way.
 pub(super) const DEPTH: u16 = 128;
@@ -32,11 +35,13 @@ pub(super) enum Info {
 
 /// NVMe/RDMA over software iWARP, at a host.
 type RdmaHost = HostConnection<iwarp::Connection>;
+/// The same over software RoCEv2.
+type RoceHost = HostConnection<roce::Connection>;
 
 /// A host's side of an NVMe connection, whatever carries it.
 struct Host<C>(PhantomData<C>);
 
-impl<C: protocol::Connection<Input = Input, Action = Action>> ClientRole for Host<C> {
+impl<C: Carried<Input = Input, Action = Action>> ClientRole for Host<C> {
     type Connection = C;
     type Info = Info;
 
@@ -61,6 +66,11 @@ impl<C: protocol::Connection<Input = Input, Action = Action>> ClientRole for Hos
             Action::Failed(failure) => Report::Failed(failure.to_string()),
         }
     }
+}
+
+/// The port that a peer answers to: RoCEv2's own, or, where that is not the peer's, any.
+fn local_port(udp_port: u16) -> LocalPort {
+    if udp_port == ROCE_PORT { LocalPort::Given(ROCE_PORT) } else { LocalPort::Any }
 }
 
 /// What all connections to a subsystem have in common.
@@ -148,6 +158,9 @@ impl Plan {
             let make = move |now| Connection::new(config, now);
             return Client::<Host<Connection>>::dial(dialer, Box::new(make), dial);
         };
+        if let RdmaTransport::Roce { udp_port } = rdma.transport {
+            return self.connect_roce(udp_port, config, dial);
+        }
         let iwarp = IwarpLink::new(rdma.crc, self.address, None);
         let make = move |now| {
             let words = RdmaHost::private_data(&config);
@@ -156,6 +169,24 @@ impl Plan {
             RdmaHost::new(pair, config, now)
         };
         Client::<Host<RdmaHost>>::dial(dialer, Box::new(make), dial)
+    }
+
+    /// Asks for a queue pair.
+    fn connect_roce(&self, udp_port: u16, config: Config, dial: Dial<Info>) -> Rc<Link> {
+        let peer = SocketAddr::new(self.address.ip(), udp_port);
+        let wish = Wish {
+            peer,
+            service: self.address.port(),
+            queues: queue_pairs::for_nvme(RoceHost::needs(&config)),
+            private_data: RoceHost::private_data(&config),
+            entropy: (self.context.entropy)(),
+        };
+        let join = Box::new(move |now, pair| RoceHost::new(pair, config, now));
+        let link = Link::new(dial.owner.waker.clone());
+        let client = Client::<Host<_>>::unconnected(Rc::clone(&link), dial);
+        let socket = Box::new(ClientSocket::new(Box::new(Opening { client, wish, join })));
+        link.set_endpoint(self.context.dialer.open_socket(peer, local_port(udp_port), socket));
+        link
     }
 }
 

@@ -6,6 +6,7 @@
 //! [`SharedMemory`] maps files whose memory a pool's buffers lie in.
 #![expect(unsafe_code, reason = "addresses given to the kernel; see the module's documentation")]
 
+mod datagram;
 mod file;
 pub(crate) mod lock;
 mod receive;
@@ -13,6 +14,7 @@ pub(crate) mod ring;
 mod send;
 mod shared_memory;
 
+pub(crate) use datagram::{number, receive_now, send_now, set_number};
 pub use file::FileOp;
 pub(crate) use file::Verb;
 pub use receive::Receive;

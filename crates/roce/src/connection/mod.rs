@@ -6,7 +6,7 @@ mod setup;
 mod transmit;
 
 use alloc::collections::VecDeque;
-use core::net::IpAddr;
+use core::net::SocketAddr;
 
 use buf::Account;
 use protocol::{CloseReason, Instant};
@@ -108,7 +108,7 @@ impl Connection {
                 regions: RegionTable::new(config.queues.regions),
                 done: VecDeque::new(),
             },
-            requester: Requester::new(config.queues.sends, own.sequence),
+            requester: Requester::new(config.queues.sends),
             responder: None,
             turn: Turn::Response,
         };
@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// The peer's address.
-    pub fn peer(&self) -> IpAddr {
+    pub fn peer(&self) -> SocketAddr {
         self.route.destination
     }
 

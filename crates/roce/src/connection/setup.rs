@@ -16,22 +16,24 @@ impl Connection {
         if !self.is_open() || self.manager.replied(name, terms) != Change::Established {
             return;
         }
-        self.serve(terms);
+        self.serve();
         self.open(terms);
         self.tell(SetupEvent::Established(private_data));
         self.advance();
     }
 
     /// The peer's requests are taken from now on.
-    fn serve(&mut self, peer: Terms) {
+    fn serve(&mut self) {
         let reads = self.config.reads_served;
-        self.responder = Some(Responder::new(peer.sequence, self.mtu(), reads));
+        let first = self.manager.own().sequence;
+        self.responder = Some(Responder::new(first, self.mtu(), reads));
     }
 
     /// Requests are sent from now on.
     fn open(&mut self, peer: Terms) {
         self.requester.open(Peer {
             queue_pair: peer.queue_pair,
+            sequence: peer.sequence,
             mtu: self.mtu(),
             reads: peer.reads_served.min(self.config.reads_sent),
             not_ready: peer.not_ready_retries,
@@ -80,7 +82,7 @@ impl Connection {
         let reads_sent = own.reads_sent.min(peer.reads_served);
         let own = Terms { reads_served: granted, reads_sent, ..own };
         if self.manager.accept(own, private_data) {
-            self.serve(peer);
+            self.serve();
         }
     }
 

@@ -20,7 +20,7 @@ pub const MESSAGE: usize = MAD;
 pub struct Terms {
     /// The queue pair.
     pub queue_pair: U24,
-    /// The number of the first packet that it sends.
+    /// The number that it awaits of the first packet: where the other side begins (IBTA §12.7, Starting PSN).
     pub sequence: Psn,
     /// RDMA Reads that it serves at a time (responder resources).
     pub reads_served: u8,

@@ -83,8 +83,9 @@ pub(crate) struct Requester {
 }
 
 impl Requester {
-    /// At most `limit` requests at a time; its first packet has the number `first`.
-    pub(crate) fn new(limit: usize, first: Psn) -> Self {
+    /// At most `limit` requests at a time.
+    pub(crate) fn new(limit: usize) -> Self {
+        let first = Psn::new(0);
         let attempts = Attempts { silent: RETRIES, not_ready: ENDLESS_RETRIES };
         Self {
             entries: VecDeque::new(),
@@ -102,8 +103,11 @@ impl Requester {
         }
     }
 
-    /// The connection is established.
+    /// The connection is established. Nothing has a number yet.
     pub(crate) fn open(&mut self, peer: Peer) {
+        let first = peer.sequence;
+        (self.oldest, self.next, self.end) = (first, first, first);
+        (self.unsent, self.window) = (first, first);
         self.retry.set_not_ready(peer.not_ready);
         self.peer = Some(peer);
     }

@@ -87,7 +87,8 @@ impl Host {
 
     pub fn connect(&mut self, now: Instant, to: IpAddr, words: &[u8]) -> ConnectionId {
         let private_data = PrivateData::new(words).unwrap();
-        let target = Target { address: to, port: SERVICE, config: self.config, private_data };
+        let target =
+            Target { address: SocketAddr::new(to, PORT), port: SERVICE, config: self.config, private_data };
         let connection = self.endpoint.connect(now, target, Account::new(&self.pool)).unwrap();
         let id = connection.id();
         self.connections.insert(id, connection);
@@ -135,7 +136,7 @@ impl Host {
                     connection.poll_transmit(now, train);
                 }
             }
-            let Some(destination) = train.destination() else { break };
+            let Some(destination) = train.destination().map(|to| to.ip()) else { break };
             assert!(train.packets().all(|packet| packet.len() <= train.segment()));
             sent.extend(train.packets().map(|packet| (destination, packet.to_vec())));
         }

@@ -108,7 +108,7 @@ pub fn management(from: SocketAddr, to: SocketAddr, message: &Message) -> Vec<u8
 pub fn terms(reads: u8) -> Terms {
     Terms {
         queue_pair: U24::new(PEER),
-        sequence: Psn::new(FIRST),
+        sequence: Psn::new(OWN_FIRST),
         reads_served: reads,
         reads_sent: reads,
         not_ready_retries: 7,
@@ -134,7 +134,7 @@ pub fn request(mtu: Mtu) -> Message {
 
 impl Victim {
     pub fn host(config: Config) -> Self {
-        let host = Host::new(near_address(false), config, vec![0x100, OWN_FIRST]);
+        let host = Host::new(near_address(false), config, vec![0x100, FIRST]);
         Self { host, now: Instant::ZERO, queue_pair: 0 }
     }
 

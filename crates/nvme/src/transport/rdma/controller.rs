@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use buf::{Buf, Pool};
 use protocol::{CloseReason, Ended, Instant, Notice, Parties, Placement, Transmit};
 use verbs::{
-    ConnectedQueuePair, QueuePairState, SetupAnswer, SetupEvent, WorkCompletion, WorkDone, WorkMemory,
-    WorkRequest,
+    ConnectedQueuePair, Consumer, ManagedQueuePair, QueuePairState, SetupAnswer, SetupEvent, WorkCompletion,
+    WorkDone, WorkMemory, WorkRequest,
 };
 use volume::VolumeId;
 use zerocopy::FromBytes;
@@ -52,9 +52,11 @@ pub struct ControllerConnection<Q> {
     now: Instant,
     /// Since when the transport has been sending, and when that is looked at.
     sending: Option<(Instant, Instant)>,
+    /// The host has taken a response since that was looked at.
+    has_sent: bool,
 }
 
-impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
+impl<Q: ManagedQueuePair> ControllerConnection<Q> {
     /// The end of a connection that was accepted on `portal`'s address, whose queue pair is a responder's.
     pub fn new(pair: Q, portal: Arc<Portal>, pool: Pool, now: Instant) -> Self {
         Self {
@@ -64,6 +66,7 @@ impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
             done: Vec::new(),
             now,
             sending: None,
+            has_sent: false,
         }
     }
 
@@ -124,7 +127,7 @@ impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
     /// One round of what can be done; false when there was nothing.
     fn step(&mut self, now: Instant) -> bool {
         let mut moved = false;
-        while let Some(event) = self.pair.poll_action() {
+        while let Some(event) = self.pair.poll_event() {
             moved = true;
             self.handle_setup(event);
         }
@@ -143,7 +146,7 @@ impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
     fn settle(&mut self) {
         if self.pair.state() != QueuePairState::Open {
             if self.queue.poll_close().is_none() {
-                self.queue.end(self.pair.poll_close().unwrap_or(CloseReason::Finished));
+                self.queue.end(self.pair.close_reason().unwrap_or(CloseReason::Finished));
             }
             self.queue.transport.clear();
         } else if self.queue.poll_close().is_some() && self.queue.transport.is_idle() {
@@ -161,7 +164,7 @@ impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
                 SetupAnswer::Reject(RejectReply::new(status).encode())
             }
         };
-        self.pair.handle_input(self.now, answer);
+        self.pair.handle_answer(self.now, answer);
     }
 
     /// Posts receives for all commands that the host may send at a time, and says how many.
@@ -206,6 +209,7 @@ impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
             }
             (Work::Send, WorkMemory::List(data)) => {
                 transport.sent(data);
+                self.has_sent = true;
                 self.queue.handle_sent(now);
             }
             (Work::Write, WorkMemory::List(data)) => transport.written(&data),
@@ -294,6 +298,16 @@ impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
         moved
     }
 
+    /// Begins to watch what is under way once something is: over datagrams only an acknowledgement says that the host has taken it.
+    fn watch_acknowledgements(&mut self, now: Instant) {
+        let has_sent = core::mem::take(&mut self.has_sent);
+        if self.queue.transport.is_idle() {
+            self.sending = None;
+        } else if has_sent || self.sending.is_none() {
+            self.sending = Some((now, now + SCARCE_SEND_TIME));
+        }
+    }
+
     /// Closes the connection when nothing of what is sent to it is read.
     fn watch_sending(&mut self, now: Instant) {
         let Some((since, due)) = self.sending else { return };
@@ -305,6 +319,75 @@ impl<Q: ConnectedQueuePair> ControllerConnection<Q> {
         } else if due <= now {
             self.sending = Some((since, now + WATCH));
         }
+    }
+}
+
+impl<Q: ManagedQueuePair> Consumer for ControllerConnection<Q> {
+    type QueuePair = Q;
+    type Input = Input;
+    type Action = Action;
+
+    fn queue_pair(&mut self) -> &mut Q {
+        &mut self.pair
+    }
+
+    fn queue_pair_ref(&self) -> &Q {
+        &self.pair
+    }
+
+    fn handle_progress(&mut self, now: Instant) {
+        if self.queue.begin_turn(now) {
+            self.advance(now);
+        } else {
+            self.settle();
+        }
+        self.watch_acknowledgements(now);
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        self.queue.handle_input(now, input);
+        self.advance(now);
+    }
+
+    fn handle_memory(&mut self, now: Instant) {
+        self.queue.handle_memory(now);
+        self.advance(now);
+    }
+
+    fn handle_deadline(&mut self, now: Instant) {
+        self.watch_sending(now);
+        self.pair.handle_deadline(now);
+        self.queue.handle_timeout(now);
+        self.advance(now);
+    }
+
+    fn handle_ended(&mut self, now: Instant) {
+        self.sending = None;
+        self.advance(now);
+        self.arrived.clear();
+        self.queue.transport.clear();
+        self.queue.handle_ended(now);
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.queue.poll_action()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let sending = self.sending.map(|(_, due)| due);
+        [self.queue.poll_timeout(), self.pair.next_deadline(), sending].into_iter().flatten().min()
+    }
+
+    fn is_established(&self) -> bool {
+        self.queue.is_established()
+    }
+
+    fn awaits_memory(&self) -> bool {
+        self.queue.awaits_memory() || !self.arrived.is_empty()
+    }
+
+    fn close_reason(&self) -> Option<CloseReason> {
+        self.queue.poll_close()
     }
 }
 
@@ -338,8 +421,7 @@ impl<Q: ConnectedQueuePair> protocol::Connection for ControllerConnection<Q> {
     }
 
     fn handle_input(&mut self, now: Instant, input: Input) {
-        self.queue.handle_input(now, input);
-        self.advance(now);
+        Consumer::handle_input(self, now, input);
     }
 
     fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
@@ -350,24 +432,16 @@ impl<Q: ConnectedQueuePair> protocol::Connection for ControllerConnection<Q> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.watch_sending(now);
-        self.pair.handle_timeout(now);
-        self.queue.handle_timeout(now);
-        self.advance(now);
+        self.handle_deadline(now);
     }
 
     fn handle_memory(&mut self, now: Instant) {
-        self.queue.handle_memory(now);
-        self.advance(now);
+        Consumer::handle_memory(self, now);
     }
 
     fn handle_ended(&mut self, now: Instant, how: Ended) {
-        self.sending = None;
         self.pair.handle_ended(now, how);
-        self.advance(now);
-        self.arrived.clear();
-        self.queue.transport.clear();
-        self.queue.handle_ended(now);
+        Consumer::handle_ended(self, now);
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
@@ -379,12 +453,11 @@ impl<Q: ConnectedQueuePair> protocol::Connection for ControllerConnection<Q> {
     }
 
     fn poll_action(&mut self) -> Option<Action> {
-        self.queue.poll_action()
+        Consumer::poll_action(self)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let sending = self.sending.map(|(_, due)| due);
-        [self.queue.poll_timeout(), self.pair.poll_timeout(), sending].into_iter().flatten().min()
+        self.next_deadline()
     }
 
     fn wants_bytes(&mut self) -> bool {
@@ -396,7 +469,7 @@ impl<Q: ConnectedQueuePair> protocol::Connection for ControllerConnection<Q> {
     }
 
     fn awaits_memory(&self) -> bool {
-        self.queue.awaits_memory() || !self.arrived.is_empty()
+        Consumer::awaits_memory(self)
     }
 
     fn poll_close(&self) -> Option<CloseReason> {

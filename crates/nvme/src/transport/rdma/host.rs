@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use buf::Buf;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use verbs::{
-    ConnectedQueuePair, EndReason, PrivateData, QueuePairState, RegionMemory, STag, SetupEvent,
-    WorkCompletion, WorkDone, WorkMemory, WorkRequest,
+    ConnectedQueuePair, Consumer, EndReason, ManagedQueuePair, PrivateData, QueuePairState, RegionMemory,
+    STag, SetupEvent, WorkCompletion, WorkDone, WorkMemory, WorkRequest,
 };
 use zerocopy::FromBytes;
 
@@ -48,7 +48,7 @@ pub struct HostConnection<Q> {
     is_over: bool,
 }
 
-impl<Q: ConnectedQueuePair> HostConnection<Q> {
+impl<Q: ManagedQueuePair> HostConnection<Q> {
     /// The end of a connection that has just been made, whose queue pair is an initiator's and says [`private_data`](Self::private_data).
     pub fn new(pair: Q, config: Config, now: Instant) -> Self {
         let entries = config.entries();
@@ -133,7 +133,7 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
     /// One round of what can be done; false when there was nothing.
     fn step(&mut self, now: Instant) -> bool {
         let mut moved = false;
-        while let Some(event) = self.pair.poll_action() {
+        while let Some(event) = self.pair.poll_event() {
             moved = true;
             self.handle_setup(now, event);
         }
@@ -169,7 +169,7 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
                         "the connection to the controller was lost"
                     }
                 };
-                let reason = self.pair.poll_close().unwrap_or(CloseReason::Finished);
+                let reason = self.pair.close_reason().unwrap_or(CloseReason::Finished);
                 self.end(Failure::Lost(text), reason);
             }
         }
@@ -331,6 +331,67 @@ impl<Q: ConnectedQueuePair> HostConnection<Q> {
     }
 }
 
+impl<Q: ManagedQueuePair> Consumer for HostConnection<Q> {
+    type QueuePair = Q;
+    type Input = Input;
+    type Action = Action;
+
+    fn queue_pair(&mut self) -> &mut Q {
+        &mut self.pair
+    }
+
+    fn queue_pair_ref(&self) -> &Q {
+        &self.pair
+    }
+
+    fn handle_progress(&mut self, now: Instant) {
+        self.queue.handle_sent(now);
+        self.advance(now);
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        if matches!(input, Input::Abandon) {
+            self.recover();
+        }
+        self.queue.handle_input(now, input);
+        self.advance(now);
+    }
+
+    fn handle_deadline(&mut self, now: Instant) {
+        self.pair.handle_deadline(now);
+        if self.queue.is_overdue(now) {
+            self.recover();
+        }
+        self.queue.handle_timeout(now);
+        self.advance(now);
+    }
+
+    fn handle_ended(&mut self, now: Instant) {
+        self.advance(now);
+        self.queue.handle_ended();
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.queue.poll_action()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        [self.queue.poll_timeout(), self.pair.next_deadline()].into_iter().flatten().min()
+    }
+
+    fn is_established(&self) -> bool {
+        true
+    }
+
+    fn awaits_memory(&self) -> bool {
+        false
+    }
+
+    fn close_reason(&self) -> Option<CloseReason> {
+        self.queue.poll_close()
+    }
+}
+
 impl<Q: ConnectedQueuePair> protocol::Connection for HostConnection<Q> {
     type Input = Input;
     type Action = Action;
@@ -353,32 +414,21 @@ impl<Q: ConnectedQueuePair> protocol::Connection for HostConnection<Q> {
     }
 
     fn handle_input(&mut self, now: Instant, input: Input) {
-        if matches!(input, Input::Abandon) {
-            self.recover();
-        }
-        self.queue.handle_input(now, input);
-        self.advance(now);
+        Consumer::handle_input(self, now, input);
     }
 
     fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
         self.pair.handle_transmitted(now, bytes);
-        self.queue.handle_sent(now);
-        self.advance(now);
+        self.handle_progress(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.pair.handle_timeout(now);
-        if self.queue.is_overdue(now) {
-            self.recover();
-        }
-        self.queue.handle_timeout(now);
-        self.advance(now);
+        self.handle_deadline(now);
     }
 
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         self.pair.handle_ended(now, how);
-        self.advance(now);
-        self.queue.handle_ended();
+        Consumer::handle_ended(self, now);
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
@@ -390,7 +440,7 @@ impl<Q: ConnectedQueuePair> protocol::Connection for HostConnection<Q> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.queue.poll_timeout(), self.pair.poll_timeout()].into_iter().flatten().min()
+        self.next_deadline()
     }
 
     fn wants_bytes(&mut self) -> bool {

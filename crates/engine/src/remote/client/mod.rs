@@ -1,4 +1,9 @@
-//! An initiator's or host's connection as an endpoint: inputs in, completions out.
+//! An initiator's or host's connection: inputs in, completions out.
+//!
+//! `stream` is one over a byte stream, `datagrams` one whose queue pair has a socket.
+
+pub(crate) mod datagrams;
+mod stream;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,11 +13,12 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ::volume::Completion;
-use host::{Dialer, Endpoint};
+use host::Dialer;
 use names::Span;
-use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
+use protocol::{Ended, Instant};
 
 use super::link::{Link, LinkInput};
+use crate::carried::Carried;
 use crate::limits::CONNECT_TIME;
 
 /// What a connection reports.
@@ -30,15 +36,15 @@ pub(crate) enum Report<I> {
 /// What tells one protocol's client from another's.
 pub(crate) trait ClientRole {
     /// The protocol's state machine.
-    type Connection: Connection;
+    type Connection: Carried;
     /// What is known once it is open.
     type Info;
 
     /// What a link asks for, in the connection's words.
-    fn input(input: LinkInput) -> <Self::Connection as Connection>::Input;
+    fn input(input: LinkInput) -> <Self::Connection as Carried>::Input;
 
     /// An action in common words.
-    fn report(action: <Self::Connection as Connection>::Action) -> Report<Self::Info>;
+    fn report(action: <Self::Connection as Carried>::Action) -> Report<Self::Info>;
 }
 
 /// Called with what became known of the far end when the connection is ready and whenever it has changed, and with the link, to
@@ -94,7 +100,10 @@ pub(crate) struct Client<R: ClientRole> {
     inputs: VecDeque<LinkInput>,
 }
 
-impl<R: ClientRole + 'static> Client<R> {
+impl<R: ClientRole + 'static> Client<R>
+where
+    R::Connection: protocol::Connection,
+{
     /// Dials.
     pub(crate) fn dial(dialer: &Arc<dyn Dialer>, make: Make<R::Connection>, dial: Dial<R::Info>) -> Rc<Link> {
         let (link, address) = (Link::new(dial.owner.waker.clone()), dial.address);
@@ -107,9 +116,14 @@ impl<R: ClientRole + 'static> Client<R> {
 impl<R: ClientRole> Client<R> {
     /// A connection that is to be made, with its link.
     fn new(make: Make<R::Connection>, link: Rc<Link>, dial: Dial<R::Info>) -> Self {
+        Self { make: Some(make), ..Self::unconnected(link, dial) }
+    }
+
+    /// A link whose connection is made with its transport.
+    pub(crate) fn unconnected(link: Rc<Link>, dial: Dial<R::Info>) -> Self {
         let Dial { address, command_time, owner, hooks } = dial;
         Self {
-            make: Some(make),
+            make: None,
             connection: None,
             link,
             tell: hooks.tell,
@@ -137,7 +151,7 @@ impl<R: ClientRole> Client<R> {
     /// Does what the connection wants done; `why` is a better reason for its failure than its own.
     fn act_with(&mut self, why: Option<&str>) {
         let Some(connection) = &mut self.connection else { return };
-        while let Some(action) = connection.poll_action() {
+        while let Some(action) = connection.next_action() {
             match R::report(action) {
                 Report::Complete(completion) => self.link.complete(completion),
                 Report::Failed(own) => self.link.fail(why.map_or(own, str::to_owned)),
@@ -148,6 +162,57 @@ impl<R: ClientRole> Client<R> {
                 }
             }
         }
+    }
+
+    /// The transport is there.
+    fn connect(&mut self, now: Instant) {
+        self.connection = self.make.take().map(|make| make(now));
+    }
+
+    /// Nobody needs the connection any more: it is to leave.
+    fn leave_if_unused(&mut self) {
+        if self.purpose.strong_count() == 0 {
+            self.link.push(LinkInput::Disconnect);
+        }
+    }
+
+    /// The transport has ended.
+    fn end(&mut self, now: Instant, how: Ended) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        // Whatever the connection has said of its end itself says more.
+        self.act();
+        let why = self.why(how);
+        if let Some(connection) = &mut self.connection {
+            connection.end(now, how);
+            // Its requests go back before the link is known to have ended.
+            self.act_with(Some(&why));
+        }
+        self.link.fail(why);
+    }
+
+    /// Does what was asked for, and reports what has come of it.
+    fn take_turn(&mut self, now: Instant) {
+        self.act();
+        self.run_turn_hook();
+        if let Some(connection) = &mut self.connection {
+            // Inputs wait until the connection is open.
+            self.link.take_inputs(&mut self.inputs);
+            for input in self.inputs.drain(..) {
+                connection.take_input(now, R::input(input));
+            }
+            if let Some(input) = self.link.take_close() {
+                connection.take_input(now, R::input(input));
+            }
+        }
+        self.act();
+        self.run_turn_hook();
+    }
+
+    /// Answers are awaited.
+    fn is_awaiting(&self) -> bool {
+        !self.ended && self.link.under_way() > 0
     }
 
     /// Why the stream ended, for people.
@@ -191,107 +256,6 @@ fn remedy(code: i32) -> &'static str {
         }
         code if FORBIDDEN.contains(&code) => "this machine forbids it: check its firewall",
         _ => "check the address, the port and the network",
-    }
-}
-
-impl<R: ClientRole> Endpoint for Client<R> {
-    fn staging(&self) -> usize {
-        R::Connection::STAGING
-    }
-
-    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        self.connection.as_mut().map_or(0, |connection| connection.handle_bytes(now, bytes))
-    }
-
-    fn take_placement(&mut self) -> Option<Placement> {
-        self.connection.as_mut()?.take_placement()
-    }
-
-    fn handle_placed(&mut self, now: Instant, placement: Placement) {
-        if let Some(connection) = &mut self.connection {
-            connection.handle_placed(now, placement);
-        }
-    }
-
-    fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
-        if let Some(connection) = &mut self.connection {
-            connection.handle_transmitted(now, bytes);
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        if self.purpose.strong_count() == 0 {
-            self.link.push(LinkInput::Disconnect);
-        }
-        if let Some(connection) = &mut self.connection {
-            connection.handle_timeout(now);
-        }
-    }
-
-    fn handle_connected(&mut self, now: Instant, _local: SocketAddr, _peer: SocketAddr) {
-        self.connection = self.make.take().map(|make| make(now));
-    }
-
-    fn handle_ended(&mut self, now: Instant, how: Ended) {
-        if std::mem::replace(&mut self.ended, true) {
-            return;
-        }
-        // Whatever the connection has said of its end itself says more.
-        self.act();
-        let why = self.why(how);
-        if let Some(connection) = &mut self.connection {
-            connection.handle_ended(now, how);
-            // Its requests go back before the link is known to have ended.
-            self.act_with(Some(&why));
-        }
-        self.link.fail(why);
-    }
-
-    fn turn(&mut self, now: Instant) {
-        self.act();
-        self.run_turn_hook();
-        if let Some(connection) = &mut self.connection {
-            // Inputs wait until the connection is open.
-            self.link.take_inputs(&mut self.inputs);
-            for input in self.inputs.drain(..) {
-                connection.handle_input(now, R::input(input));
-            }
-            if let Some(input) = self.link.take_close() {
-                connection.handle_input(now, R::input(input));
-            }
-        }
-        self.act();
-        self.run_turn_hook();
-    }
-
-    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
-        if let Some(connection) = &mut self.connection {
-            connection.poll_transmit(now, send);
-        }
-    }
-
-    fn connect_time(&self) -> Option<Duration> {
-        Some(self.patience)
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.connection.as_ref()?.poll_timeout()
-    }
-
-    fn wants_bytes(&mut self) -> bool {
-        self.connection.as_mut().is_some_and(Connection::wants_bytes)
-    }
-
-    fn poll_close(&self) -> Option<CloseReason> {
-        self.connection.as_ref()?.poll_close()
-    }
-
-    fn is_idle(&self) -> bool {
-        true
-    }
-
-    fn expects_work(&self) -> bool {
-        !self.ended && self.link.under_way() > 0
     }
 }
 

@@ -1,18 +1,24 @@
 //! One protocol connection as an endpoint: bytes from whoever moves them, requests to the core's queues.
 //!
+//! `stream` is a driver over a byte stream, `datagrams` one whose queue pair shares a socket with others.
+//!
 //! The driver adds nothing of its own to the protocol. It drains the connection's actions after each batch of
 //! inputs, parks requests that a full queue gave back, returns those that a fence has overtaken, and counts what is under
 //! way, so that a connection whose stream has ended stays until its last request has completed.
+
+mod datagrams;
+mod stream;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use host::{Accepted, Endpoint, Event, Kind, Level};
-use protocol::{CloseReason, Connection, Ended, Instant, Notice, NoticeKind, Parties, Placement, Transmit};
+use host::{Accepted, Event, Kind, Level};
+use protocol::{CloseReason, Ended, Instant, Notice, NoticeKind, Parties};
 use volume::{Submission, Tag};
 
+use crate::carried::Carried;
 use crate::catalogue::Departure;
 use crate::hub::Hub;
 use crate::kind::{ServedId, ServedKind, Tagged};
@@ -31,10 +37,10 @@ pub(crate) trait Role {
     type Connection: ServingConnection;
 
     /// What the inbox says, in the connection's words; `None` when it does not concern this connection.
-    fn input(inbound: Inbound<Self::Kind>) -> Option<<Self::Connection as Connection>::Input>;
+    fn input(inbound: Inbound<Self::Kind>) -> Option<<Self::Connection as Carried>::Input>;
 
     /// Does what the connection asks for.
-    fn act(action: <Self::Connection as Connection>::Action, context: &mut DriverContext<Self::Kind>);
+    fn act(action: <Self::Connection as Carried>::Action, context: &mut DriverContext<Self::Kind>);
 }
 
 /// The driver's side of the hub, through which actions are carried out.
@@ -154,7 +160,7 @@ impl<R: Role> Driver<R> {
             self.record(noticed(notice, R::Connection::CARRIER));
         }
         if self.told != Told::End
-            && let Some(reason) = self.poll_close()
+            && let Some(reason) = self.close_reason()
         {
             self.record(Event::closed(reason));
             self.told = Told::End;
@@ -195,7 +201,7 @@ impl<R: Role> Driver<R> {
             return;
         }
         let Some(input) = R::input(inbound) else { return };
-        self.connection.handle_input(now, input);
+        self.connection.take_input(now, input);
         if self.departure.is_none() && self.connection.is_withdrawn() {
             self.departure = Some(Departure::Asked);
             self.context.hub.observer.observe_departure(Departure::Asked);
@@ -205,7 +211,7 @@ impl<R: Role> Driver<R> {
     /// Counts the end of a connection whose host was asked to leave.
     fn count_departure(&self) {
         if self.departure.is_some() {
-            let is_forced = matches!(self.poll_close(), Some(CloseReason::Withdrawn(_)));
+            let is_forced = matches!(self.close_reason(), Some(CloseReason::Withdrawn(_)));
             let departure = if is_forced { Departure::Forced } else { Departure::Ended };
             self.context.hub.observer.observe_departure(departure);
         }
@@ -215,8 +221,66 @@ impl<R: Role> Driver<R> {
         self.connection.uses(served) || self.context.parked.iter().any(|parked| parked.volume == served)
     }
 
+    /// The transport has ended.
+    fn end(&mut self, now: Instant, how: Ended) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.count_departure();
+            self.tell();
+            if self.told != Told::End {
+                self.record(Event::ended(how));
+                self.told = Told::End;
+            }
+            self.connection.end(now, how);
+        }
+    }
+
+    /// Does what has come from inside since the last turn.
+    fn take_turn(&mut self, now: Instant) {
+        self.context.now = now;
+        self.connection.retry_memory(now);
+        self.act();
+        while let Some(inbound) = self.context.hub.take(self.context.slot) {
+            match inbound {
+                Inbound::Completion(_) | Inbound::StaleEpoch(_) => self.context.outstanding -= 1,
+                Inbound::AskUse(served) => self.report_use(served),
+                Inbound::Overdue(served) => self.leave(served),
+                Inbound::PortalCommitted(_) | Inbound::PortalChanged(_) => {
+                    self.change_portal(now, inbound);
+                    continue;
+                }
+                _ => {}
+            }
+            if let Some(input) = R::input(inbound) {
+                self.connection.take_input(now, input);
+            }
+        }
+        self.context.retry_parked();
+        self.act();
+        if !self.established && self.connection.is_in() {
+            self.established = true;
+            self.context.hub.establish(self.context.slot);
+        }
+        if !self.context.parked.is_empty() {
+            self.context.hub.wait_for_room(self.context.slot);
+        }
+        self.tell();
+        if self.connection.waits_for_memory() {
+            self.context.hub.wait_for_memory(self.context.slot);
+        }
+    }
+
+    /// Why the connection is to end.
+    fn close_reason(&self) -> Option<CloseReason> {
+        self.connection.close_reason().or(self.forced)
+    }
+
+    /// No request of its is under way.
+    fn has_nothing_under_way(&self) -> bool {
+        self.context.outstanding == 0
+    }
+
     fn act(&mut self) {
-        while let Some(action) = self.connection.poll_action() {
+        while let Some(action) = self.connection.next_action() {
             R::act(action, &mut self.context);
         }
     }
@@ -237,106 +301,4 @@ fn noticed(notice: Notice, carrier: Option<&str>) -> Event {
     };
     let event = Event::new(kind, text);
     if notice.kind == NoticeKind::Queue { event.at(Level::Debug) } else { event }
-}
-
-impl<R: Role> Endpoint for Driver<R> {
-    fn staging(&self) -> usize {
-        R::Connection::STAGING
-    }
-
-    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        self.active = true;
-        self.connection.handle_bytes(now, bytes)
-    }
-
-    fn take_placement(&mut self) -> Option<Placement> {
-        self.connection.take_placement()
-    }
-
-    fn handle_placed(&mut self, now: Instant, placement: Placement) {
-        self.active = true;
-        self.connection.handle_placed(now, placement);
-    }
-
-    fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
-        self.connection.handle_transmitted(now, bytes);
-    }
-
-    fn handle_timeout(&mut self, now: Instant) {
-        self.connection.handle_timeout(now);
-    }
-
-    fn handle_connected(&mut self, _now: Instant, _local: SocketAddr, _peer: SocketAddr) {}
-
-    fn handle_ended(&mut self, now: Instant, how: Ended) {
-        if !std::mem::replace(&mut self.ended, true) {
-            self.count_departure();
-            self.tell();
-            if self.told != Told::End {
-                self.record(Event::ended(how));
-                self.told = Told::End;
-            }
-            self.connection.handle_ended(now, how);
-        }
-    }
-
-    fn turn(&mut self, now: Instant) {
-        self.context.now = now;
-        if self.connection.awaits_memory() {
-            self.connection.handle_memory(now);
-        }
-        self.act();
-        while let Some(inbound) = self.context.hub.take(self.context.slot) {
-            match inbound {
-                Inbound::Completion(_) | Inbound::StaleEpoch(_) => self.context.outstanding -= 1,
-                Inbound::AskUse(served) => self.report_use(served),
-                Inbound::Overdue(served) => self.leave(served),
-                Inbound::PortalCommitted(_) | Inbound::PortalChanged(_) => {
-                    self.change_portal(now, inbound);
-                    continue;
-                }
-                _ => {}
-            }
-            if let Some(input) = R::input(inbound) {
-                self.connection.handle_input(now, input);
-            }
-        }
-        self.context.retry_parked();
-        self.act();
-        if !self.established && self.connection.is_established() {
-            self.established = true;
-            self.context.hub.establish(self.context.slot);
-        }
-        if !self.context.parked.is_empty() {
-            self.context.hub.wait_for_room(self.context.slot);
-        }
-        self.tell();
-        if !self.connection.wants_bytes() || self.connection.awaits_memory() {
-            self.context.hub.wait_for_memory(self.context.slot);
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
-        self.connection.poll_transmit(now, send);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.connection.poll_timeout()
-    }
-
-    fn wants_bytes(&mut self) -> bool {
-        self.connection.wants_bytes()
-    }
-
-    fn poll_close(&self) -> Option<CloseReason> {
-        self.connection.poll_close().or(self.forced)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.context.outstanding == 0
-    }
-
-    fn expects_work(&self) -> bool {
-        self.active && !self.ended
-    }
 }

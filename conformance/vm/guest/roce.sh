@@ -1,0 +1,17 @@
+# Linux' NVMe/RDMA initiator over its software RoCE, `rdma_rxe`: as usual, and over a network that loses one packet in a hundred, each way.
+. ./initiators_lib.sh
+
+start_nvme
+need load rdma_modules rdma_rxe crc32_generic nvme_rdma
+need link rdma_link rxe0 rxe
+nvme_over_rdma "$ROCE_NVME_PORT"
+
+need loss/begins ask lose 1
+for volume in ram file; do
+    need "loss/$volume/connect" connect "$volume" --keep-alive-tmo=5 --reconnect-delay=2 --ctrl-loss-tmo=120
+    use_disk "loss/$volume" "$disk"
+    check "loss/$volume/large" fio_verify "$disk" --bs=256k --size=8m
+    check "loss/$volume/disconnect" disconnect "$volume"
+done
+need loss/ends ask lose 0
+check unlink rdma link delete rxe0
