@@ -79,7 +79,7 @@ def fault(record, machines):
     for name in NUMBERS:
         text = getattr(record, name)
         if text and not is_number(text):
-            return f"{name} is no number: {text!r}"
+            return f"{name} is not a number: {text!r}"
     for less, more in ORDERED:
         one, other = record.number(less), record.number(more)
         if one is not None and other is not None and one > other:
@@ -96,7 +96,7 @@ def fault_of_names(record, machines):
     if record.state not in STATES:
         return f"state is {record.state!r}, not one of {', '.join(STATES)}"
     if record.repetitions and not record.repetitions.isdecimal():
-        return f"repetitions is no whole number: {record.repetitions!r}"
+        return f"repetitions is not a whole number: {record.repetitions!r}"
     return None
 
 

@@ -62,7 +62,7 @@ SUITES = {
         Step("judges", "conformance/selftest.py", 60),
         Step("scripts", "python3 -m unittest discover -s scripts/tests", 60),
         Step("judges of the guests", "python3 -m unittest discover -s conformance/vm/tests", 60),
-        Step("tests", "cargo test --workspace --no-fail-fast --quiet", 2400),
+        Step("tests", "scripts/rusttests.py", 2400),
         # Behind the tests, because it takes its release build from the one that is made beside them.
         Step("instructions", "scripts/instructions.py", 900),
     ), beside=(

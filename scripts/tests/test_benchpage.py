@@ -129,13 +129,13 @@ class History(Scene):
     def test_a_malformed_record_fails_with_file_line_and_reason(self):
         """Each fault by itself, behind a record without one."""
         for changes, reason in (
-            ({"median": "fast"}, "median is no number: 'fast'"),
-            ({"median": "nan"}, "median is no number: 'nan'"),
+            ({"median": "fast"}, "median is not a number: 'fast'"),
+            ({"median": "nan"}, "median is not a number: 'nan'"),
             ({"date": "22.11.2026"}, "date is not YYYY-MM-DD: '22.11.2026'"),
             ({"machine": "other"}, "machines.toml has no machine 'other'"),
             ({"state": "calm"}, "state is 'calm', not one of quiet, loaded"),
             ({"arm": ""}, "arm is empty"),
-            ({"repetitions": "few"}, "repetitions is no whole number: 'few'"),
+            ({"repetitions": "few"}, "repetitions is not a whole number: 'few'"),
             ({"least": "501"}, "least 501 exceeds median 500"),
             ({"median": ""}, "there is neither a value nor a ratio"),
             ({"unit": ""}, "a value needs a unit"),

@@ -18,7 +18,7 @@ use crate::output;
 enum Kind {
     /// An NBD server, for QEMU, libnbd and Linux' nbd-client
     Nbd,
-    /// A file, by FUSE, for loop devices and whoever opens files
+    /// A file, by FUSE, for loop devices and programs that open files
     Fuse,
     /// A vhost-user block device, for virtual machines
     VhostUser,
@@ -31,10 +31,10 @@ enum Kind {
 pub(crate) struct Args {
     /// The volume, such as nvme+tcp://127.0.0.1/nqn.2026-11.org.linerate:disk/1
     url: VolumeUrl,
-    /// Where it is to appear: for nbd, unix:PATH or ADDR:PORT; for fuse, the path of a file; for vhost-user, the path of a socket; for
+    /// Where the volume appears: for nbd, unix:PATH or ADDR:PORT; for fuse, the path of a file; for vhost-user, the path of a socket; for
     /// ublk, /dev/ublkbN or auto
     place: String,
-    /// As what it is to appear
+    /// What the volume appears as
     #[arg(long = "as", value_name = "KIND", value_enum)]
     kind: Kind,
     /// Refuse writes
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// How to reach the kernel: auto, uring or epoll
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     driver: String,
-    /// Write to this file where it appeared, once it can be used
+    /// Write the place to this file once the volume is ready for use
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
     /// Serve anybody who can reach the place: for nbd also beyond loopback, for fuse all users of the machine

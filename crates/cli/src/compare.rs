@@ -19,7 +19,7 @@ const FAILED: u8 = 2;
 /// Arguments of `compare`.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Exit codes: 0 when both hold the same, 1 when they differ, 2 when an error kept it from being found out."
+    after_help = "Exit codes: 0 when both hold the same, 1 when they differ, 2 when an error prevented the comparison."
 )]
 pub(crate) struct Args {
     /// The one volume

@@ -15,7 +15,7 @@ use crate::output;
 pub(crate) struct Args {
     /// The volume, such as iscsi://127.0.0.1/iqn.2026-11.org.linerate:disk/0
     url: VolumeUrl,
-    /// Tell how it is allocated too: where it has data, and where holes
+    /// Also show where it has data and where it has holes
     #[arg(long)]
     map: bool,
     /// Print one JSON object

@@ -10,7 +10,7 @@ use crate::output;
 
 /// What a user should know.
 const MEANING: &str = "A flush that fails says that acknowledged writes are gone. From then on the server refuses whatever writes or flushes the volume, also \
-    after a restart, and reads go on. Compare, repair or restore what the clients have there before you accept the loss: afterwards nothing tells of it.";
+    after a restart, and reads go on. Compare, repair or restore what the clients have there before you accept the loss: no record of it remains afterwards.";
 
 /// Arguments of `losses`.
 #[derive(Debug, Parser)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Where the volumes' state is kept, as `serve` has it
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Yes: what was lost is known, and the volumes may be written again. The server must have stopped
+    /// Accept the loss, and allow writes again. The server must have stopped
     #[arg(long)]
     accept: bool,
 }

@@ -47,17 +47,17 @@ enum Command {
     Serve(serve::Args),
     /// Make a volume appear as an NBD server, a file, or a virtual machine's disk
     Attach(Box<attach::Args>),
-    /// Tell which volumes have lost acknowledged writes, and clear that
+    /// Show which volumes have lost acknowledged writes, and clear that
     Losses(losses::Args),
-    /// Tell what a volume is
+    /// Describe a volume
     Inspect(inspect::Args),
-    /// Tell or change who may use a volume: registrations and reservations
+    /// Show or change who may use a volume: registrations and reservations
     Reserve(reserve::Args),
     /// Copy one volume onto another, or from or to a stream
     Copy(Box<copy::Args>),
     /// Compare two volumes byte by byte
     Compare(Box<compare::Args>),
-    /// Sum a volume's bytes, as sha256sum does a file's
+    /// Print a volume's checksum, as sha256sum does for a file
     Checksum(checksum::Args),
     /// Make a volume, or a part of it, read as zeros
     Zero(Box<zero::Args>),

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 /// The option of every command that writes.
 #[derive(Debug, Parser)]
 pub(crate) struct OverwriteArgs {
-    /// Yes: what the volume holds may be lost. Needed unless it is a file that is not there yet or has no data
+    /// Let the command destroy what the volume holds. Not needed for a file that does not exist yet or has no data
     #[arg(long)]
     overwrite: bool,
 }

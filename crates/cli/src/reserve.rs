@@ -42,7 +42,7 @@ pub(crate) struct Args {
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Action {
-    /// Tell the registrations and the reservation
+    /// Show the registrations and the reservation
     Report,
     /// Register, change or remove this host's key
     Register,

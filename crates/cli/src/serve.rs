@@ -14,8 +14,8 @@ use crate::output;
 
 /// What a user of the command should know of signals.
 const SIGNALS: &str = "SIGTERM and Ctrl-C stop the server in good order. SIGHUP makes it look whether files and devices have another size now; \
-    clients are told. With --config it reads the file again too, under the same command line, and serves what that says now: volumes, portals and access rules \
-    come, change and go, all of them or, if anything is wrong, none. The log says which. linerate-configuration(5) has what can change.";
+    the server notifies its clients. With --config it also reads the file again, under the same command line, and adds, changes and removes \
+    volumes, portals and access rules: all of them or, if anything is wrong, none. The log says which. linerate-configuration(5) has what can change.";
 
 /// Arguments of `serve`.
 #[derive(Debug, Parser)]
@@ -72,17 +72,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
     log_format: Option<String>,
     /// Check configuration, secrets and access rules, try whether the volumes of this machine can be opened, name every problem and what
-    /// is doubtful, and end without serving: exit code 0, or 1 if a server could not start. Nothing is made or locked, so that it can be
-    /// asked beside a running server, and volumes of other machines are not connected to
+    /// is doubtful, and end without serving: exit code 0, or 1 if a server could not start. The check creates and locks nothing, so you can run it
+    /// beside a running server, and it does not connect to other machines
     #[arg(long)]
     check: bool,
-    /// Serve the other volumes when one cannot be opened, and tell which and why, as nofail of a [[volume]] does for one
+    /// Serve the other volumes when one cannot be opened, and report which and why, as nofail of a [[volume]] does for one
     #[arg(long)]
     nofail: bool,
     /// Serve anybody who can reach the portals, also beyond loopback
     #[arg(long)]
     allow_any: bool,
-    /// Tell, when serving ends, how long the longest turn of each event loop kept the processor
+    /// Print at the end how long the longest turn of each event loop kept the processor
     #[arg(long)]
     turns: bool,
 }

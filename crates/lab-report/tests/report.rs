@@ -260,7 +260,7 @@ fn every_scenario_gives_a_report_with_all_its_figures() {
 fn what_is_no_run_is_refused_in_words() {
     let folder = tempfile::tempdir().unwrap();
     let error = format!("{:#}", lab_report::write(folder.path()).unwrap_err());
-    assert!(error.contains("is no run directory of the lab") && error.contains("run.json"), "{error}");
+    assert!(error.contains("is not a run directory of the lab") && error.contains("run.json"), "{error}");
     std::fs::write(folder.path().join("run.json"), "{\"schema\": 99}").unwrap();
     let error = format!("{:#}", lab_report::write(folder.path()).unwrap_err());
     assert!(error.contains("newer lab"), "{error}");

@@ -29,7 +29,7 @@ impl<'a> Options<'a> {
         let Some(query) = query else { return Ok(options) };
         for part in query.split('&') {
             let Some((key, raw)) = part.split_once('=') else {
-                return Err(part.fault(format!("\"{}\" is no option", part.text), "write OPTION=VALUE"));
+                return Err(part.fault(format!("\"{}\" is not an option", part.text), "write OPTION=VALUE"));
             };
             if !allowed.contains(&key.text) {
                 return Err(unknown(key, owner, allowed));

@@ -111,7 +111,7 @@ impl How {
         let named = |name: &String| {
             Metric::named(name).with_context(|| {
                 let all: Vec<&str> = Metric::ALL.into_iter().map(Metric::name).collect();
-                format!("{name:?} is no metric; say one of {}", all.join(", "))
+                format!("{name:?} is not a metric; say one of {}", all.join(", "))
             })
         };
         let metrics: Vec<Metric> = self.metrics.iter().map(named).collect::<Result<_>>()?;

@@ -76,7 +76,7 @@ impl std::error::Error for NotMeasured {}
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum NoNumber {
     /// The part is true or false.
-    #[error("`{0}` is no number")]
+    #[error("`{0}` is not a number")]
     Truth(Node),
     /// Too few pairs for an interval.
     #[error(

@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(lacks.len(), 1);
         assert!(lacks[0].contains("sch_netem"), "{lacks:?}");
         assert_eq!(of_scenario(&scenario, &present), lacks);
-        assert!(!runnable(&scenario, sweep::Extent::Full, &present), "one arm is no comparison");
+        assert!(!runnable(&scenario, sweep::Extent::Full, &present), "one arm is not a comparison");
     }
 
     #[test]

@@ -111,7 +111,7 @@ mod tests {
         };
         assert!(judged("AB", results("B", [116e6, 118e6])).unwrap().contains("arms A, B sat on the link"));
         assert_eq!(judged("AB", results("B", [60e6, 118e6])), None);
-        assert_eq!(judged("A", Vec::new()), None, "one arm is no comparison");
+        assert_eq!(judged("A", Vec::new()), None, "one arm is not a comparison");
     }
 
     #[test]

@@ -254,7 +254,7 @@ fn what_is_no_run_is_explained() {
     let run = bed.run("a", "1", &arm(&mut random, QUIET, "A", 1.0));
     let nowhere = bed.folder.path().join("nowhere");
     let error = format!("{:#}", compare(&run, &nowhere, &Options::default()).unwrap_err());
-    assert!(error.contains("nowhere is no run directory"), "{error}");
+    assert!(error.contains("nowhere is not a run directory"), "{error}");
     let error = regress(&run, &nowhere, &[], &Options::default()).unwrap_err().to_string();
     assert!(error.contains("--fail-on"), "{error}");
 }

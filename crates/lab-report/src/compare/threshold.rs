@@ -51,16 +51,16 @@ impl FromStr for Threshold {
                 text.split_once(sign).map(|(name, percent)| (name.trim(), side, percent))
             })
             .with_context(|| {
-                format!("'{text}' is no threshold; write a metric, < or >, and per cent, such as iops<-5%")
+                format!("'{text}' is not a threshold; write a metric, < or >, and per cent, such as iops<-5%")
             })?;
         let metric = Metric::named(name).with_context(|| {
             let names: Vec<&str> = Metric::ALL.into_iter().map(Metric::name).collect();
-            format!("'{name}' in '{text}' is no metric; say one of {}", names.join(", "))
+            format!("'{name}' in '{text}' is not a metric; say one of {}", names.join(", "))
         })?;
         let number = percent.trim().trim_end_matches('%').trim_end().replace('\u{2212}', "-");
         let percent: f64 = number
             .parse()
-            .with_context(|| format!("'{number}' in '{text}' is no number of per cent, such as -5%"))?;
+            .with_context(|| format!("'{number}' in '{text}' is not a number of per cent, such as -5%"))?;
         if !(percent > -100.0 && percent.is_finite()) {
             bail!("'{text}' can never fail: nothing falls by 100 % or more");
         }

@@ -48,8 +48,9 @@ fn value<'a>(rows: &'a [Row], label: &str) -> Option<(&'a Row, &'a str)> {
 fn summary(source: &Source, rows: &[Row], result: &mut PointResult) -> Result<()> {
     for (label, name) in FIGURES {
         if let Some((row, text)) = value(rows, label) {
-            let figure = amount(text)
-                .ok_or_else(|| source.error(row.line, format_args!("'{text}' is no number for '{label}'")))?;
+            let figure = amount(text).ok_or_else(|| {
+                source.error(row.line, format_args!("'{text}' is not a number for '{label}'"))
+            })?;
             result.extra.insert(name.to_owned(), figure);
         }
     }
@@ -179,7 +180,7 @@ fn sum(source: &Source, header: &Row, instances: &[&Row], what: &str) -> Result<
             amount(row.cell(column)).ok_or_else(|| {
                 source.error(
                     row.line,
-                    format_args!("'{}' is no number in column {}", row.cell(column), column + 1),
+                    format_args!("'{}' is not a number in column {}", row.cell(column), column + 1),
                 )
             })
         };

@@ -85,7 +85,7 @@ fn samples(source: &Source, rows: impl Iterator<Item = Result<Row>>, offset: i64
             continue;
         }
         let at = time(row.cell(0), offset).ok_or_else(|| {
-            source.error(row.line, format_args!("'{}' is no time of a sample", row.cell(0)))
+            source.error(row.line, format_args!("'{}' is not a time of a sample", row.cell(0)))
         })?;
         samples.push(Sample { at, row });
         if samples.len() > limits::MOST_INTERVALS {

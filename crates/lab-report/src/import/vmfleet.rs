@@ -94,7 +94,7 @@ impl Columns {
         let needed = |column: Option<usize>| match column.map(|at| (at, row.cell(at))) {
             None | Some((_, "")) => Ok(0.0),
             Some((at, cell)) => amount(cell).ok_or_else(|| {
-                source.error(row.line, format_args!("'{cell}' in column {} is no number", header.name(at)))
+                source.error(row.line, format_args!("'{cell}' in column {} is not a number", header.name(at)))
             }),
         };
         result.point = self.point(header, row);

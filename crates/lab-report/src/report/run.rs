@@ -84,7 +84,7 @@ impl Run {
     /// Reads a run directory.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let info: RunInfo = json(&folder.join("run.json"))
-            .with_context(|| format!("{} is no run directory of the lab", folder.display()))?;
+            .with_context(|| format!("{} is not a run directory of the lab", folder.display()))?;
         if info.schema > SCHEMA {
             bail!(
                 "{}: written by a newer lab (layout {}, this one reads {SCHEMA}): use that one",
@@ -129,7 +129,7 @@ fn json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T> {
 
 fn scenario(path: &Path) -> Result<Scenario> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    toml::from_str(&text).with_context(|| format!("{} is no scenario of this lab", path.display()))
+    toml::from_str(&text).with_context(|| format!("{} is not a scenario of this lab", path.display()))
 }
 
 /// A `result.json`, by its path from the run's folder on; an error says why it cannot be read.

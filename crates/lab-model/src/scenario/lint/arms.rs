@@ -26,7 +26,7 @@ pub(super) fn findings(scenario: &Scenario) -> Vec<Finding> {
                 .push(Finding::new("arms", "there is none, and `missing` does not say what would be needed"));
         }
         [only] => {
-            let message = "one arm is no comparison; name what it is compared with";
+            let message = "one arm is not a comparison; name what it is compared with";
             findings.push(Finding::new(format!("arm {}", only.key), message));
         }
         _ => {}

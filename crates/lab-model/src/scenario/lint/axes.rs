@@ -73,8 +73,11 @@ fn design(scenario: &Scenario) -> Vec<Finding> {
     let wrong = [
         (design.min_pairs < LEAST_PAIRS, format!("min_pairs is below {LEAST_PAIRS}, which can show nothing")),
         (design.max_pairs < design.min_pairs, "max_pairs is below min_pairs".to_owned()),
-        (!(0.0..1.0).contains(&design.half_width), "half_width is no share between 0 and 1".to_owned()),
-        (!(design.ramp >= 0.0 && design.runtime > 0.0), "ramp and runtime are no lengths of time".to_owned()),
+        (!(0.0..1.0).contains(&design.half_width), "half_width is not a share between 0 and 1".to_owned()),
+        (
+            !(design.ramp >= 0.0 && design.runtime > 0.0),
+            "ramp and runtime are not lengths of time".to_owned(),
+        ),
         (points > MOST_POINTS, format!("{points} points are more than {MOST_POINTS}")),
     ];
     wrong.into_iter().filter(|(is, _)| *is).map(|(_, message)| Finding::new("design", message)).collect()
@@ -107,7 +110,7 @@ fn shares(scenario: &Scenario) -> Vec<Finding> {
     for text in &shares {
         let settings = [(calibration::RATE.to_owned(), text.clone())].into();
         if !calibration::share(&settings).is_some_and(|share| share > 0.0 && share <= 1.0) {
-            messages.push(format!("rate_iops = {text:?} is no share above 0% and up to 100%"));
+            messages.push(format!("rate_iops = {text:?} is not a share above 0% and up to 100%"));
         }
     }
     match &scenario.calibration {
@@ -132,7 +135,7 @@ fn plan_of(scenario: &Scenario, plan: &Calibration) -> Vec<String> {
     }
     let closed = |name: &&String| options::find(tool, name).is_none() || *name == calibration::RATE;
     messages.extend(
-        plan.with.keys().filter(closed).map(|name| format!("{name:?} is no option of a closed loop")),
+        plan.with.keys().filter(closed).map(|name| format!("{name:?} is not an option of a closed loop")),
     );
     messages
 }
@@ -202,7 +205,7 @@ mod tests {
         refused(&rates("'50%'", ""), "says of what");
         refused(&rates("'500'", "[calibration]"), "no rate is a share");
         for share in ["'0%'", "'101%'", "'half%'"] {
-            refused(&rates(share, "[calibration]"), "is no share");
+            refused(&rates(share, "[calibration]"), "is not a share");
         }
         refused(&rates("'50%'", "[calibration]\nof='Z'"), "\"Z\"");
         refused(&rates("'50%'", "[calibration]\nruns=0"), "at least one run");

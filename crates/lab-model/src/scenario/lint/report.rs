@@ -38,7 +38,7 @@ fn figure(scenario: &Scenario, figure: &Figure) -> Vec<String> {
     let mut messages = place(scenario, &figure.at);
     for axis in &figure.series {
         if !is_axis(scenario, axis) {
-            messages.push(format!("its series {axis:?} is no axis of the sweep"));
+            messages.push(format!("its series {axis:?} is not an axis of the sweep"));
         }
     }
     let x = figure.x.as_deref();
@@ -49,7 +49,7 @@ fn figure(scenario: &Scenario, figure: &Figure) -> Vec<String> {
     };
     if !fits {
         messages.push(format!(
-            "its x {:?} is no axis that a {:?} figure of this sweep has",
+            "its x {:?} is not an axis that a {:?} figure of this sweep has",
             x.unwrap_or("-"),
             figure.kind
         ));

@@ -54,7 +54,7 @@ impl<'a> Row<'a> {
     /// The host and the end of the interval.
     fn place(self, hosts: &mut Hosts) -> Result<(&mut Host, Timestamp)> {
         let at = moment(self.cell(2)).ok_or_else(|| {
-            self.source.error(self.line, format_args!("'{}' is no time of a sample", self.cell(2)))
+            self.source.error(self.line, format_args!("'{}' is not a time of a sample", self.cell(2)))
         })?;
         let host = hosts.entry(self.cell(0).to_owned()).or_default();
         if host.began.is_none() {
@@ -93,8 +93,9 @@ impl<'a> Row<'a> {
         let figures = titles.iter().zip(self.cells).skip(first);
         let mut waits = (None, None);
         for (title, cell) in figures {
-            let value = number(cell)
-                .ok_or_else(|| source.error(line, format_args!("'{cell}' is no number in column {title}")))?;
+            let value = number(cell).ok_or_else(|| {
+                source.error(line, format_args!("'{cell}' is not a number in column {title}"))
+            })?;
             sample.take(of, title, value);
             match *title {
                 "tps" => waits.0 = Some(value),
@@ -120,8 +121,9 @@ impl<'a> Row<'a> {
             _ => return Ok(()),
         };
         let (source, line) = (self.source, self.line);
-        let value = number(self.cell(5))
-            .ok_or_else(|| source.error(line, format_args!("'{}' is no number for {name}", self.cell(5))))?;
+        let value = number(self.cell(5)).ok_or_else(|| {
+            source.error(line, format_args!("'{}' is not a number for {name}", self.cell(5)))
+        })?;
         let (host, at) = self.place(hosts)?;
         host.sample(at).ok_or_else(|| too_many(source, line))?.take(of, name, value);
         Ok(())
