@@ -1,4 +1,4 @@
-//! Peers that break the rules: every misdeed has its answer, and none does harm.
+//! Peers that break the rules: every violation has its answer, and none does harm.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of tests")]
 
