@@ -8,36 +8,102 @@ use alloc::vec::Vec;
 
 use volume::reservation::{Command, CommandError, Registrant, Registration, ReservationType, View};
 use wire::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
 use crate::opcode::nvm;
 use crate::sqe::SubmissionQueueEntry;
 use crate::status::Status;
 
-const ACTION: u32 = 0x7;
-const IGNORE_KEY: u32 = 1 << 3;
+/// Dword 10 of Reservation Register, Acquire and Release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Control {
+    /// The action (bits 2:0), and IEKEY (bit 3).
+    action: u8,
+    /// RTYPE.
+    kind: u8,
+    reserved: u8,
+    /// CPTPL (bits 7:6).
+    persistence: u8,
+}
+
+const _: () = assert!(size_of::<Control>() == 4);
+
+/// CPTPL: what is to become of Persist Through Power Loss State.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Persistence {
+    Unchanged,
+    Cleared,
+    Set,
+    Reserved,
+}
+
+impl Control {
+    const ACTION: u8 = 0x7;
+    const IGNORE_KEY: u8 = 1 << 3;
+    const CLEAR_PERSISTENCE: u8 = 0b10 << 6;
+    const SET_PERSISTENCE: u8 = 0b11 << 6;
+
+    /// The fields of a command.
+    fn of(entry: &SubmissionQueueEntry) -> Self {
+        transmute!(U32::new(entry.dword(10)))
+    }
+
+    /// The fields of an action, with nothing else.
+    const fn new(action: u8) -> Self {
+        Self { action, kind: 0, reserved: 0, persistence: 0 }
+    }
+
+    /// The same for a reservation of this type.
+    const fn typed(self, kind: ReservationType) -> Self {
+        Self { kind: type_to_wire(kind), ..self }
+    }
+
+    fn dword(self) -> u32 {
+        let dword: U32 = transmute!(self);
+        dword.get()
+    }
+
+    const fn action(self) -> u8 {
+        self.action & Self::ACTION
+    }
+
+    /// IEKEY: the registrant's key so far is not looked at.
+    const fn ignores_key(self) -> bool {
+        self.action & Self::IGNORE_KEY != 0
+    }
+
+    const fn persistence(self) -> Persistence {
+        match self.persistence & Self::SET_PERSISTENCE {
+            0 => Persistence::Unchanged,
+            Self::CLEAR_PERSISTENCE => Persistence::Cleared,
+            Self::SET_PERSISTENCE => Persistence::Set,
+            _ => Persistence::Reserved,
+        }
+    }
+}
+
+/// EDS of Reservation Report: host identifiers of 128 bits.
 const EXTENDED: u32 = 1 << 0;
-/// CPTPL: change of Persist Through Power Loss State: to zero.
-const PERSIST_CLEAR: u32 = 0b10;
 
 /// Reservation Register's actions (RREGA).
 mod register {
-    pub(super) const REGISTER: u32 = 0;
-    pub(super) const UNREGISTER: u32 = 1;
-    pub(super) const REPLACE: u32 = 2;
+    pub(super) const REGISTER: u8 = 0;
+    pub(super) const UNREGISTER: u8 = 1;
+    pub(super) const REPLACE: u8 = 2;
 }
 
 /// Reservation Acquire's actions (RACQA).
 mod acquire {
-    pub(super) const ACQUIRE: u32 = 0;
-    pub(super) const PREEMPT: u32 = 1;
-    pub(super) const PREEMPT_AND_ABORT: u32 = 2;
+    pub(super) const ACQUIRE: u8 = 0;
+    pub(super) const PREEMPT: u8 = 1;
+    pub(super) const PREEMPT_AND_ABORT: u8 = 2;
 }
 
 /// Reservation Release's actions (RRELA).
 mod release {
-    pub(super) const RELEASE: u32 = 0;
-    pub(super) const CLEAR: u32 = 1;
+    pub(super) const RELEASE: u8 = 0;
+    pub(super) const CLEAR: u8 = 1;
 }
 
 /// The data of Reservation Register and Acquire: CRKEY, and NRKEY or PRKEY. Release has only the first.
@@ -98,7 +164,7 @@ pub fn command(entry: &SubmissionQueueEntry, data: &[u8]) -> Result<Command, Sta
     // A key of zero is no key: nobody can register it (NVMe Base §7.6).
     let valid = |command: &Command| match command {
         Command::Register { new_key, .. } => {
-            *new_key != 0 || entry.dword(10) & ACTION == register::UNREGISTER
+            *new_key != 0 || Control::of(entry).action() == register::UNREGISTER
         }
         _ => true,
     };
@@ -117,17 +183,15 @@ fn decode<T>(
 ) -> Result<T, Status> {
     let invalid = Status::INVALID_FIELD.dnr();
     let keys = Keys::read_from_bytes(data).map_err(|_| invalid)?;
-    let (control, key, other) = (entry.dword(10), keys.current.get(), keys.other.get());
-    let [_, kind, _, top] = control.to_le_bytes();
-    let ignored = control & IGNORE_KEY != 0;
-    let action = control & ACTION;
-    let kind = || type_from_wire(kind).ok_or(invalid);
-    Ok(then(match (entry.opcode, action) {
-        (nvm::RESERVATION_REGISTER, _) => register_command((action, ignored), (key, other), top)?,
+    let control = Control::of(entry);
+    let (key, other) = (keys.current.get(), keys.other.get());
+    let kind = || type_from_wire(control.kind).ok_or(invalid);
+    Ok(then(match (entry.opcode, control.action()) {
+        (nvm::RESERVATION_REGISTER, _) => register_command(control, &keys)?,
         // Only registering may ignore the key (NVMe Base §7.4, §7.5).
-        _ if ignored => return Err(invalid),
+        _ if control.ignores_key() => return Err(invalid),
         (nvm::RESERVATION_ACQUIRE, acquire::ACQUIRE) => Command::Reserve { key, kind: kind()? },
-        (nvm::RESERVATION_ACQUIRE, acquire::PREEMPT | acquire::PREEMPT_AND_ABORT) => {
+        (nvm::RESERVATION_ACQUIRE, action @ (acquire::PREEMPT | acquire::PREEMPT_AND_ABORT)) => {
             let abort = action == acquire::PREEMPT_AND_ABORT;
             Command::Preempt { key, victim: other, kind: kind()?, abort }
         }
@@ -137,20 +201,17 @@ fn decode<T>(
     }))
 }
 
-/// The registration that action and IEKEY, CRKEY and NRKEY, and the byte with CPTPL ask for.
-fn register_command(
-    (action, ignored): (u32, bool),
-    (key, new_key): (u64, u64),
-    top: u8,
-) -> Result<Command, Status> {
-    let persist = match u32::from(top >> 6) {
-        0 => None,
-        PERSIST_CLEAR => Some(false),
-        // Nothing here survives a loss of power, as RESCAP says; 01b is reserved.
-        _ => return Err(Status::INVALID_FIELD.dnr()),
+/// The registration that a command and its keys ask for.
+fn register_command(control: Control, keys: &Keys) -> Result<Command, Status> {
+    let persist = match control.persistence() {
+        Persistence::Unchanged => None,
+        Persistence::Cleared => Some(false),
+        // Nothing here survives a loss of power, as RESCAP says.
+        Persistence::Set | Persistence::Reserved => return Err(Status::INVALID_FIELD.dnr()),
     };
-    let known = (!ignored).then_some(key);
-    match action {
+    let new_key = keys.other.get();
+    let known = (!control.ignores_key()).then_some(keys.current.get());
+    match control.action() {
         // The current key of whoever has none is not looked at.
         register::REGISTER => Ok(Command::Register { key: Some(0), new_key, persist }),
         register::UNREGISTER => Ok(Command::Register { key: known, new_key: 0, persist }),
@@ -178,7 +239,7 @@ pub struct ReservationCommand {
 
 /// Encodes a host's command for a change of a namespace's reservations.
 pub fn encode(nsid: u32, change: &Command) -> ReservationCommand {
-    let typed = |action: u32, kind: ReservationType| action | u32::from(type_to_wire(kind)) << 8;
+    let typed = |action, kind| Control::new(action).typed(kind);
     let (opcode, control, current, other) = match *change {
         Command::Register { key, new_key, persist } => {
             let action = match (key, new_key) {
@@ -186,10 +247,15 @@ pub fn encode(nsid: u32, change: &Command) -> ReservationCommand {
                 (Some(0), _) => register::REGISTER,
                 _ => register::REPLACE,
             };
-            let ignore = if key.is_none() { IGNORE_KEY } else { 0 };
-            let persist = persist.map_or(0, |persist| PERSIST_CLEAR | u32::from(persist)) << 30;
+            let mut control = Control::new(action);
+            control.action |= u8::from(key.is_none()) * Control::IGNORE_KEY;
+            control.persistence = match persist {
+                None => 0,
+                Some(false) => Control::CLEAR_PERSISTENCE,
+                Some(true) => Control::SET_PERSISTENCE,
+            };
             let current = key.unwrap_or(0);
-            (nvm::RESERVATION_REGISTER, action | ignore | persist, current, new_key)
+            (nvm::RESERVATION_REGISTER, control, current, new_key)
         }
         Command::Reserve { key, kind } => (nvm::RESERVATION_ACQUIRE, typed(acquire::ACQUIRE, kind), key, 0),
         Command::Preempt { key, victim, kind, abort } => {
@@ -197,12 +263,12 @@ pub fn encode(nsid: u32, change: &Command) -> ReservationCommand {
             (nvm::RESERVATION_ACQUIRE, typed(action, kind), key, victim)
         }
         Command::Release { key, kind } => (nvm::RESERVATION_RELEASE, typed(release::RELEASE, kind), key, 0),
-        Command::Clear { key } => (nvm::RESERVATION_RELEASE, release::CLEAR, key, 0),
+        Command::Clear { key } => (nvm::RESERVATION_RELEASE, Control::new(release::CLEAR), key, 0),
     };
     let keys = Keys { current: U64::new(current), other: U64::new(other) };
     let mut data = keys.as_bytes().to_vec();
     data.truncate(data_length(opcode));
-    ReservationCommand { entry: SubmissionQueueEntry::new(opcode, nsid).with(10, control), data }
+    ReservationCommand { entry: SubmissionQueueEntry::new(opcode, nsid).with(10, control.dword()), data }
 }
 
 /// A host's Reservation Report into `length` bytes, a multiple of four above zero.
@@ -376,7 +442,9 @@ mod tests {
         }
         assert!(refused(nvm::RESERVATION_REGISTER, 0xc000_0000, [0, 2]), "nothing survives a loss of power");
         assert!(refused(nvm::RESERVATION_REGISTER, 0x4000_0000, [0, 2]), "a reserved change");
-        for action in [register::REGISTER, register::REPLACE, register::REPLACE | IGNORE_KEY] {
+        for action in
+            [register::REGISTER, register::REPLACE, register::REPLACE | Control::IGNORE_KEY].map(u32::from)
+        {
             assert!(refused(nvm::RESERVATION_REGISTER, action, [1, 0]), "zero is no key: {action}");
         }
         for kind in (0..=255_u32).filter(|kind| !(1..=6).contains(kind)) {

@@ -101,7 +101,7 @@ fn a_flood_of_r2ts_is_ended_by_its_second() {
     let flood = R2t::new(cid, 3, 0, 1 << 20).as_bytes().repeat(10_000);
     tell(link, &flood);
     assert!(closed(link).contains("transfers at once"));
-    assert!(link.pair.near.transmit(NOW).len() < 1024, "nothing but the farewell is sent");
+    assert!(link.pair.near.transmit(NOW).len() < 1024, "nothing but the termination request is sent");
 }
 
 #[test]

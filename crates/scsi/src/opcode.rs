@@ -64,6 +64,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// The same for one service action of the operation code.
+    const fn with_action(self, action: u8) -> Self {
+        let Self { opcode, usage, needs, run, with, .. } = self;
+        Self { opcode, action: Some(action), usage, needs, run, with }
+    }
+
     /// What the command needs of a reservation. Of two commands only the harmless half is always allowed: starting, and allowing
     /// the medium to be removed.
     pub(crate) fn needs(&self, cdb: Cdb<'_>) -> Needs {
@@ -82,10 +88,6 @@ impl Entry {
 
 const fn entry(opcode: u8, usage: &'static [u8], needs: Needs, run: Run) -> Entry {
     Entry { opcode, action: None, usage, needs, run, with: Features::empty() }
-}
-
-const fn action(opcode: u8, action: u8, usage: &'static [u8], (needs, run): (Needs, Run)) -> Entry {
-    Entry { opcode, action: Some(action), usage, needs, run, with: Features::empty() }
 }
 
 const fn only_with(with: Features, entry: Entry) -> Entry {
@@ -148,17 +150,17 @@ pub(crate) const TABLE: &[Entry] = &[
     ),
     entry(0x55, &[0xff, 0x11, 0, 0, 0, 0, 0, 0xff, 0xff, 0], Needs::Write, Run::ModeSelect),
     entry(0x5a, &[0xff, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0], Needs::Read, Run::ModeSense),
-    action(0x5e, 0x00, RESERVE_IN, (Needs::Nothing, Run::ReserveIn)),
-    action(0x5e, 0x01, RESERVE_IN, (Needs::Nothing, Run::ReserveIn)),
-    action(0x5e, 0x02, RESERVE_IN, (Needs::Nothing, Run::ReserveIn)),
-    action(0x5e, 0x03, RESERVE_IN, (Needs::Nothing, Run::ReserveIn)),
-    action(0x5f, 0x00, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
-    action(0x5f, 0x01, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
-    action(0x5f, 0x02, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
-    action(0x5f, 0x03, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
-    action(0x5f, 0x04, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
-    action(0x5f, 0x05, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
-    action(0x5f, 0x06, RESERVE_OUT, (Needs::Nothing, Run::ReserveOut)),
+    entry(0x5e, RESERVE_IN, Needs::Nothing, Run::ReserveIn).with_action(0x00),
+    entry(0x5e, RESERVE_IN, Needs::Nothing, Run::ReserveIn).with_action(0x01),
+    entry(0x5e, RESERVE_IN, Needs::Nothing, Run::ReserveIn).with_action(0x02),
+    entry(0x5e, RESERVE_IN, Needs::Nothing, Run::ReserveIn).with_action(0x03),
+    entry(0x5f, RESERVE_OUT, Needs::Nothing, Run::ReserveOut).with_action(0x00),
+    entry(0x5f, RESERVE_OUT, Needs::Nothing, Run::ReserveOut).with_action(0x01),
+    entry(0x5f, RESERVE_OUT, Needs::Nothing, Run::ReserveOut).with_action(0x02),
+    entry(0x5f, RESERVE_OUT, Needs::Nothing, Run::ReserveOut).with_action(0x03),
+    entry(0x5f, RESERVE_OUT, Needs::Nothing, Run::ReserveOut).with_action(0x04),
+    entry(0x5f, RESERVE_OUT, Needs::Nothing, Run::ReserveOut).with_action(0x05),
+    entry(0x5f, RESERVE_OUT, Needs::Nothing, Run::ReserveOut).with_action(0x06),
     entry(0x88, RW16, Needs::Read, Run::Read),
     only_with(Features::COMPARE, entry(0x89, CAW, Needs::Write, Run::CompareAndWrite)),
     entry(0x8a, RW16, Needs::Write, Run::Write),
@@ -167,11 +169,11 @@ pub(crate) const TABLE: &[Entry] = &[
     entry(0x90, FETCH16, Needs::Read, Run::Prefetch),
     entry(0x91, FETCH16, Needs::Write, Run::SynchronizeCache),
     entry(0x93, SAME16, Needs::Write, Run::WriteSame),
-    action(0x9e, 0x10, SERVICE_IN_16, (Needs::Nothing, Run::ReadCapacity16)),
-    only_with(Features::ALLOCATION, action(0x9e, 0x12, LBA_STATUS, (Needs::Read, Run::LbaStatus))),
+    entry(0x9e, SERVICE_IN_16, Needs::Nothing, Run::ReadCapacity16).with_action(0x10),
+    only_with(Features::ALLOCATION, entry(0x9e, LBA_STATUS, Needs::Read, Run::LbaStatus).with_action(0x12)),
     entry(0xa0, &[0xff, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], Needs::Nothing, Run::ReportLuns),
-    action(0xa3, 0x0c, REPORT_CODES, (Needs::Read, Run::ReportOpcodes)),
-    action(0xa3, 0x0d, REPORT_TMF, (Needs::Read, Run::ReportFunctions)),
+    entry(0xa3, REPORT_CODES, Needs::Read, Run::ReportOpcodes).with_action(0x0c),
+    entry(0xa3, REPORT_TMF, Needs::Read, Run::ReportFunctions).with_action(0x0d),
     entry(0xa8, RW12, Needs::Read, Run::Read),
     entry(0xaa, RW12, Needs::Write, Run::Write),
     entry(0xae, VERIFY12, Needs::Write, Run::WriteAndVerify),

@@ -12,6 +12,30 @@ pub(super) struct AbortTable {
     unread: Option<UnreadAbort>,
 }
 
+/// What an Abort tells of an immediate abort (IANP).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ImmediateAbort {
+    /// The command has ended because of it.
+    Performed,
+    /// The command has ended otherwise, or there is none.
+    NotPerformed,
+}
+
+impl ImmediateAbort {
+    /// What a command's end says of it.
+    pub(super) fn of(status: Status) -> Self {
+        if status.code() == Status::ABORT_REQUESTED.code() { Self::Performed } else { Self::NotPerformed }
+    }
+
+    /// Dword 0 of the Abort's completion: bit 0 is set when it was not performed.
+    pub(super) const fn result(self) -> u64 {
+        match self {
+            Self::Performed => 0,
+            Self::NotPerformed => 1,
+        }
+    }
+}
+
 /// Why a command is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {

@@ -13,7 +13,7 @@ use buf::{Outside, Pool};
 use protocol::{CloseReason, Instant, Notice, Notices, Parties};
 use volume::VolumeId;
 
-use super::abort_table::AbortTable;
+use super::abort_table::{AbortTable, ImmediateAbort};
 use super::association::Association;
 use super::command::{Plan, ReceivedCommand, VolumeRef};
 use super::data_progress::DataProgress;
@@ -221,7 +221,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
             _ => {}
         }
         if let Some(tag) = abort {
-            self.answer_abort(tag, true);
+            self.answer_abort(tag, ImmediateAbort::Performed);
         }
         admission
     }
@@ -403,7 +403,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     pub fn uses(&self, volume: VolumeId) -> bool {
         // Nothing is begun any more once it closes.
         let shows = self.close.is_none() && self.state.uses(volume);
-        shows || self.slots.submitted().any(|(submitted, _)| submitted == volume)
+        shows || self.slots.submitted().any(|submitted| submitted == volume)
     }
 
     /// True when its subsystem is withdrawn from the host: the queue ends soon.

@@ -21,7 +21,7 @@ impl QueueMemory {
         Self { account: Account::new(pool), counted: Outside::default(), granted: 0 }
     }
 
-    /// A buffer; without one the queue waits in line for memory to come back.
+    /// A buffer; without one the queue waits for its turn to have some that comes back.
     #[inline]
     pub(super) fn take(&mut self, length: usize) -> Option<Buf> {
         self.account.take(length)

@@ -254,8 +254,8 @@ impl Slots {
         size_of_val(self.list.as_slice())
     }
 
-    /// Volumes and slots of all requests that are with a volume.
-    pub(crate) fn submitted(&self) -> impl Iterator<Item = (VolumeId, u16)> + '_ {
-        (0_u16..).zip(&self.list).filter_map(|(index, slot)| Some((slot.step.volume()?, index)))
+    /// The volumes of all requests that are with one.
+    pub(crate) fn submitted(&self) -> impl Iterator<Item = VolumeId> + '_ {
+        self.list.iter().filter_map(|slot| slot.step.volume())
     }
 }

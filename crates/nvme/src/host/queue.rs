@@ -20,7 +20,7 @@ use super::command_table::{CommandTable, EndedCommand, HostCommand, ReadTarget, 
 use super::entry::{block, fits, moving};
 use super::fabric_transport::{CommandCapsule, FabricTransport};
 use super::keep_alive::KeepAlive;
-use super::setup::{Next, Setup};
+use super::setup::{Next, Setup, WantedNamespace};
 use super::status_poll::Readiness;
 use super::zeroes::{ZeroMethod, Zeroes};
 use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
@@ -81,7 +81,9 @@ impl<T: FabricTransport> HostQueue<T> {
         let entries = config.entries();
         let setup = match &config.queue {
             Queue::Discovery => Some(Setup::new(None).over(T::TRANSPORT)),
-            Queue::Admin { nsid, queues, .. } => Some(Setup::new(Some((*nsid, *queues)))),
+            Queue::Admin { nsid, queues, .. } => {
+                Some(Setup::new(Some(WantedNamespace { nsid: *nsid, queues: *queues })))
+            }
             Queue::Io { .. } => None,
         };
         let kato = if let Queue::Admin { kato, .. } = config.queue { kato } else { 0 };

@@ -59,12 +59,28 @@ pub(crate) enum Next {
     Fail(Failure),
 }
 
+/// What the set-up of a controller is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WantedNamespace {
+    pub(crate) nsid: u32,
+    /// I/O queues.
+    pub(crate) queues: u16,
+}
+
+/// What Identify has told of the namespace.
+#[derive(Debug, Clone, Copy)]
+struct IdentifiedNamespace {
+    geometry: Geometry,
+    limits: Limits,
+    features: Features,
+}
+
 /// The chain, with what it has learnt.
 #[derive(Debug)]
 pub(crate) struct Setup {
     stage: Stage,
     /// `None` for discovery.
-    wanted: Option<(u32, u16)>,
+    wanted: Option<WantedNamespace>,
     /// The transport whose entries of a discovery log page are looked at.
     transport: TransportType,
     cntlid: u16,
@@ -79,7 +95,7 @@ pub(crate) struct Setup {
     product: [String; 3],
     incarnation: Option<[u8; 16]>,
     queues: u16,
-    namespace: Option<(Geometry, Limits, Features)>,
+    namespace: Option<IdentifiedNamespace>,
     log: Log,
     status_poll: StatusPoll,
     /// The namespace has changed while the chain was busy.
@@ -99,7 +115,7 @@ const MALFORMED: Failure = Failure::Lost("the controller sent malformed data");
 
 impl Setup {
     /// The chain for a namespace with so many queues, or for discovery.
-    pub(crate) fn new(wanted: Option<(u32, u16)>) -> Self {
+    pub(crate) fn new(wanted: Option<WantedNamespace>) -> Self {
         Self {
             stage: Stage::Capabilities,
             wanted,
@@ -125,6 +141,10 @@ impl Setup {
     /// The same over this transport.
     pub(crate) fn over(self, transport: TransportType) -> Self {
         Self { transport, ..self }
+    }
+
+    fn wanted_queues(&self) -> u16 {
+        self.wanted.map_or(1, |wanted| wanted.queues.max(1))
     }
 
     const fn is_done(&self) -> bool {
@@ -280,19 +300,19 @@ impl Setup {
         self.oncs = identify.oncs.get();
         self.vwc = identify.vwc;
         self.product = [text(&identify.sn), text(&identify.mn), text(&identify.fr)];
-        let queues = self.wanted.map_or(1, |(_, queues)| queues.max(1));
+        let queues = self.wanted_queues();
         self.to(Stage::Queues, features::set(fid::QUEUES, features::queues(queues)), 0)
     }
 
     fn after_queues(&mut self, result: u64) -> Next {
         let granted = queue_count(u32::try_from(result).unwrap_or(0)).unwrap_or(1);
-        let wanted = self.wanted.map_or(1, |(_, queues)| queues.max(1));
+        let wanted = self.wanted_queues();
         self.queues = wire::saturate::<u16>(granted).min(wanted);
         self.to(Stage::Events, features::set(fid::ASYNC_EVENTS, identify::OAES_NAMESPACE), 0)
     }
 
     fn identify(&mut self, stage: Stage, cns: u8) -> Next {
-        let nsid = self.wanted.map_or(0, |(nsid, _)| nsid);
+        let nsid = self.wanted.map_or(0, |wanted| wanted.nsid);
         self.to(stage, Identify { cns, cntid: 0, csi: CSI_NVM }.encode(nsid), SIZE)
     }
 
@@ -324,7 +344,7 @@ impl Setup {
             max_discard: u64::from(u32::MAX),
             atomic_blocks: 1,
         };
-        self.namespace = Some((geometry, limits, self.features(identify)));
+        self.namespace = Some(IdentifiedNamespace { geometry, limits, features: self.features(identify) });
         if self.oacs & identify::OACS_LBA_STATUS == 0 {
             return self.identify(Stage::Descriptors, cns::DESCRIPTORS);
         }
@@ -334,8 +354,8 @@ impl Setup {
     /// A controller may have Get LBA Status only for blocks that cannot be read any more: one that tracks allocation says how finely.
     fn after_nvm_namespace(&mut self, status: Status, data: &[u8]) -> Next {
         let found = NvmNamespace::ref_from_prefix(data).ok().filter(|_| status.is_success());
-        if let (Some((found, _)), Some((_, _, features))) = (found, &mut self.namespace) {
-            features.set(Features::ALLOCATION, found.tlbaag.get() != 0);
+        if let (Some((found, _)), Some(namespace)) = (found, &mut self.namespace) {
+            namespace.features.set(Features::ALLOCATION, found.tlbaag.get() != 0);
         }
         self.identify(Stage::Descriptors, cns::DESCRIPTORS)
     }
@@ -362,9 +382,10 @@ impl Setup {
                 "the namespace's I/O command set is not the NVM command set",
             ));
         }
-        let (Some((geometry, limits, features)), Some((nsid, _))) = (self.namespace, self.wanted) else {
+        let (Some(namespace), Some(WantedNamespace { nsid, .. })) = (self.namespace, self.wanted) else {
             return Next::Fail(MALFORMED);
         };
+        let IdentifiedNamespace { geometry, limits, features } = namespace;
         Next::Ready(RemoteNamespace {
             nsid,
             cntlid: self.cntlid,
@@ -468,7 +489,7 @@ mod tests {
             (255, Some((Status::INVALID_FIELD, 600)), 255),
         ];
         for (time, timeouts, expected) in cases {
-            let mut setup = Setup::new(Some((1, 1)));
+            let mut setup = Setup::new(Some(WantedNamespace { nsid: 1, queues: 1 }));
             setup.begin(1);
             let mut then = setup.advance(Status::SUCCESS, Capabilities::new(128, time).0, &[]);
             if let Some((status, value)) = timeouts {
@@ -504,13 +525,13 @@ mod tests {
     fn an_answer_that_did_not_come_through_is_not_taken_for_none() {
         for stage in [Stage::Descriptors, Stage::Events] {
             for status in [Status::TRANSIENT_TRANSPORT, Status::COMMAND_INTERRUPTED] {
-                let mut setup = Setup::new(Some((1, 1)));
+                let mut setup = Setup::new(Some(WantedNamespace { nsid: 1, queues: 1 }));
                 setup.stage = stage;
                 let next = setup.advance(status, 0, &[]);
                 assert!(matches!(next, Next::Fail(Failure::Refused(_))), "{stage:?} {status}: {next:?}");
             }
         }
-        let mut setup = Setup::new(Some((1, 1)));
+        let mut setup = Setup::new(Some(WantedNamespace { nsid: 1, queues: 1 }));
         setup.stage = Stage::Events;
         let next = setup.advance(Status::INVALID_FIELD.dnr(), 0, &[]);
         assert!(matches!(next, Next::Command(..)), "{next:?}");

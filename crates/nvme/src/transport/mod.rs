@@ -2,4 +2,5 @@
 //! [`host::FabricTransport`](crate::host::FabricTransport).
 
 pub mod rdma;
+mod send_watch;
 pub(crate) mod tcp;

@@ -13,7 +13,7 @@ use volume::Tag;
 use super::{ControllerQueue, QueueState};
 use crate::abort::Abort;
 use crate::controller::Action;
-use crate::controller::abort_table::Ending;
+use crate::controller::abort_table::{Ending, ImmediateAbort};
 use crate::controller::command::{CommandResult, ReceivedCommand};
 use crate::controller::data_progress::DataSource;
 use crate::controller::fabric_transport::{FabricTransport, Withdrawal};
@@ -122,14 +122,15 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// An Asynchronous Event Request ends at once; nothing else that is held can be aborted.
     fn abort_held(&mut self, index: u16, tag: u16) {
-        let aborted = match &mut self.state {
+        let held = match &mut self.state {
             QueueState::Admin(admin) => admin.release(index),
             _ => false,
         };
-        if aborted {
+        let outcome = if held { ImmediateAbort::Performed } else { ImmediateAbort::NotPerformed };
+        if held {
             self.finish(index, CommandResult::of(Status::ABORT_REQUESTED), None);
         }
-        self.answer_abort(tag, aborted);
+        self.answer_abort(tag, outcome);
     }
 
     /// The command has no slot: it may be the one that waits for memory before it is taken. It comes again then.
@@ -137,7 +138,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
         if self.gate.on_abort(cid) {
             self.aborts.add_unread(cid, tag);
         } else {
-            self.answer_abort(tag, false);
+            self.answer_abort(tag, ImmediateAbort::NotPerformed);
         }
     }
 
@@ -151,28 +152,29 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     #[cold]
     fn answer_aborts(&mut self, slot: u16, status: Status) {
-        let aborted = status.code() == Status::ABORT_REQUESTED.code();
+        let outcome = ImmediateAbort::of(status);
         for tag in self.aborts.take(slot) {
-            self.answer_abort(tag, aborted);
+            self.answer_abort(tag, outcome);
         }
     }
 
     /// Tells whoever asked for an abort of its outcome.
-    pub(super) fn answer_abort(&mut self, tag: u16, aborted: bool) {
+    pub(super) fn answer_abort(&mut self, tag: u16, outcome: ImmediateAbort) {
         if matches!(self.state, QueueState::Admin(_)) {
-            self.finish_abort(tag, aborted);
+            self.finish_abort(tag, outcome);
         } else {
+            let aborted = outcome == ImmediateAbort::Performed;
             self.actions.push_back(Action::Group(Request::Aborted { tag, aborted }));
         }
     }
 
-    /// Completes an Abort on the admin queue. Bit 0 is Immediate Abort Not Performed.
-    pub(super) fn finish_abort(&mut self, tag: u16, aborted: bool) {
+    /// Completes an Abort on the admin queue.
+    pub(super) fn finish_abort(&mut self, tag: u16, outcome: ImmediateAbort) {
         let QueueState::Admin(admin) = &mut self.state else { return };
         let held = |step: &Step| matches!(step, Step::Held);
         if self.slots.get(tag).is_some_and(|slot| slot.command.entry.opcode == ABORT && held(&slot.step)) {
             admin.aborts = admin.aborts.saturating_sub(1);
-            self.finish(tag, CommandResult::success(u64::from(!aborted)), None);
+            self.finish(tag, CommandResult::success(outcome.result()), None);
         }
     }
 }

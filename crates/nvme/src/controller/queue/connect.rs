@@ -7,13 +7,14 @@ use zerocopy::FromBytes;
 
 use super::{ControllerQueue, QueueState};
 use crate::controller::Action;
+use crate::controller::abort_table::ImmediateAbort;
 use crate::controller::command::CommandResult;
 use crate::controller::connect::{ConnectNames, ControllerEnd, Membership, RequestedQueue};
 use crate::controller::fabric_transport::FabricTransport;
 use crate::controller::io::Namespaces;
 use crate::controller::queue_state::Joining;
 use crate::controller::slots::Step;
-use crate::controller::submission_head::SubmissionHead;
+use crate::controller::submission_head::{SqFlowControl, SubmissionHead};
 use crate::fabrics::{Connect, ConnectData};
 use crate::limits::{CONNECT_TIME, SLOT_SLACK};
 use crate::status::Status;
@@ -49,7 +50,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
         self.association.host = Some(names.host.clone());
         self.association.subnqn = Some(Arc::clone(&names.subnqn));
         let queue = RequestedQueue::find(&self.portal, command, names)?;
-        self.head = SubmissionHead::after_connect(queue.entries.into(), command.disables_sq_flow());
+        self.head = SubmissionHead::after_connect(queue.entries.into(), SqFlowControl::of(command));
         self.slots.grow(queue.entries.saturating_add(SLOT_SLACK));
         let (transport, sgls) = (T::TRANSPORT, T::SGLS);
         let end = ControllerEnd { portal: &self.portal, transport, sgls, lifetime: &self.lifetime };
@@ -66,7 +67,8 @@ impl<T: FabricTransport> ControllerQueue<T> {
                 _ => self.end(CloseReason::Refused(error.describe())),
             },
             Reply::Abort { cid, tag } => self.abort(now, cid, tag),
-            Reply::Aborted { tag, aborted } => self.finish_abort(tag, aborted),
+            Reply::Aborted { tag, aborted: true } => self.finish_abort(tag, ImmediateAbort::Performed),
+            Reply::Aborted { tag, aborted: false } => self.finish_abort(tag, ImmediateAbort::NotPerformed),
             Reply::Joined { cntlid, hostid, ref lifetime } => {
                 self.lifetime = lifetime.clone();
                 if let Some(host) = &mut self.association.host {

@@ -21,8 +21,9 @@ use super::controller_transport::ControllerTransport;
 use super::private_data::{AcceptReply, ConnectRequest, RejectReply, RejectStatus};
 use super::work::{QueuePairNeeds, Work};
 use crate::controller::{Action, Admission, ControllerQueue, Input, Integrity, Portal};
-use crate::limits::{ADMIN_QUEUE, RDMA_IN_CAPSULE, SCARCE_SEND_TIME, SEND_TIME, WATCH};
+use crate::limits::{ADMIN_QUEUE, RDMA_IN_CAPSULE};
 use crate::sqe::SubmissionQueueEntry;
+use crate::transport::send_watch::{Allowance, Delivery, SendWatch};
 use crate::width::from_field;
 
 /// Bytes of a command capsule without data (§3.3.1).
@@ -50,8 +51,7 @@ pub struct ControllerConnection<Q> {
     done: Vec<WorkCompletion>,
     /// The time as it was told last.
     now: Instant,
-    /// Since when the transport has been sending, and when that is looked at.
-    sending: Option<(Instant, Instant)>,
+    sending: SendWatch,
     /// The host has taken a response since that was looked at.
     has_sent: bool,
 }
@@ -65,7 +65,7 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
             arrived: VecDeque::new(),
             done: Vec::new(),
             now,
-            sending: None,
+            sending: SendWatch::Idle,
             has_sent: false,
         }
     }
@@ -302,22 +302,18 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
     fn watch_acknowledgements(&mut self, now: Instant) {
         let has_sent = core::mem::take(&mut self.has_sent);
         if self.queue.transport.is_idle() {
-            self.sending = None;
-        } else if has_sent || self.sending.is_none() {
-            self.sending = Some((now, now + SCARCE_SEND_TIME));
+            self.sending.on_sent();
+        } else if has_sent || self.sending == SendWatch::Idle {
+            self.sending.on_send(now);
         }
     }
 
     /// Closes the connection when nothing of what is sent to it is read.
     fn watch_sending(&mut self, now: Instant) {
-        let Some((since, due)) = self.sending else { return };
-        let limit = if self.queue.is_memory_wanted() { SCARCE_SEND_TIME } else { SEND_TIME };
-        if since + limit <= now {
+        let allowance = if self.queue.is_memory_wanted() { Allowance::Scarce } else { Allowance::Usual };
+        if self.sending.on_time(now, allowance) == Delivery::Stalled {
             self.queue.transport.clear();
             self.queue.end(CloseReason::TimedOut("the host does not read what is sent to it"));
-            self.sending = None;
-        } else if due <= now {
-            self.sending = Some((since, now + WATCH));
         }
     }
 }
@@ -362,7 +358,7 @@ impl<Q: ManagedQueuePair> Consumer for ControllerConnection<Q> {
     }
 
     fn handle_ended(&mut self, now: Instant) {
-        self.sending = None;
+        self.sending.on_sent();
         self.advance(now);
         self.arrived.clear();
         self.queue.transport.clear();
@@ -374,7 +370,7 @@ impl<Q: ManagedQueuePair> Consumer for ControllerConnection<Q> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let sending = self.sending.map(|(_, due)| due);
+        let sending = self.sending.due();
         [self.queue.poll_timeout(), self.pair.next_deadline(), sending].into_iter().flatten().min()
     }
 
@@ -425,7 +421,7 @@ impl<Q: ConnectedQueuePair> protocol::Connection for ControllerConnection<Q> {
     }
 
     fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
-        self.sending = None;
+        self.sending.on_sent();
         self.pair.handle_transmitted(now, bytes);
         self.queue.handle_sent(now);
         self.advance(now);
@@ -448,7 +444,7 @@ impl<Q: ConnectedQueuePair> protocol::Connection for ControllerConnection<Q> {
         self.post();
         self.pair.poll_transmit(now, send);
         if !send.is_empty() {
-            self.sending = Some((now, now + SCARCE_SEND_TIME));
+            self.sending.on_send(now);
         }
     }
 

@@ -13,8 +13,9 @@ use super::controller_transport::ControllerTransport;
 use super::framing::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, data_digest, frame};
 use super::receiver::{DataRange, DigestCheck, Receiver};
 use crate::controller::{Action, Admission, ControllerQueue, Input, Integrity, Portal};
-use crate::limits::{MAX_H2C_DATA, SCARCE_SEND_TIME, SEND_TIME, STAGING, WATCH};
+use crate::limits::{MAX_H2C_DATA, STAGING};
 use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, IcReq, PduType, flags};
+use crate::transport::send_watch::{Allowance, Delivery};
 use crate::violation::Violation;
 use crate::width::from_field;
 
@@ -226,14 +227,10 @@ impl ControllerConnection {
 
     /// Closes the connection when nothing of what is sent to it is read.
     fn watch_sending(&mut self, now: Instant) {
-        let Some((since, due)) = self.queue.transport.sending else { return };
-        let limit = if self.queue.is_memory_wanted() { SCARCE_SEND_TIME } else { SEND_TIME };
-        if since + limit <= now {
+        let allowance = if self.queue.is_memory_wanted() { Allowance::Scarce } else { Allowance::Usual };
+        if self.queue.transport.sending.on_time(now, allowance) == Delivery::Stalled {
             self.queue.transport.clear();
             self.queue.end(CloseReason::TimedOut("the host does not read what is sent to it"));
-            self.queue.transport.sending = None;
-        } else if due <= now {
-            self.queue.transport.sending = Some((since, now + WATCH));
         }
     }
 }
@@ -280,7 +277,7 @@ impl protocol::Connection for ControllerConnection {
     }
 
     fn handle_transmitted(&mut self, now: Instant, _bytes: usize) {
-        self.queue.transport.sending = None;
+        self.queue.transport.sending.on_sent();
         self.queue.transport.unsent.sent();
         self.queue.handle_sent(now);
     }
@@ -298,14 +295,14 @@ impl protocol::Connection for ControllerConnection {
         let transport = &mut self.queue.transport;
         transport.clear();
         transport.unsent.sent();
-        transport.sending = None;
+        transport.sending.on_sent();
         self.queue.handle_ended(now);
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
         self.queue.transport.send(send);
         if !send.is_empty() {
-            self.queue.transport.sending = Some((now, now + SCARCE_SEND_TIME));
+            self.queue.transport.sending.on_send(now);
         }
     }
 
@@ -315,7 +312,7 @@ impl protocol::Connection for ControllerConnection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let sending = self.queue.transport.sending.map(|(_, due)| due);
+        let sending = self.queue.transport.sending.due();
         [self.queue.poll_timeout(), sending].into_iter().flatten().min()
     }
 

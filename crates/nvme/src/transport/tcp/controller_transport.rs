@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use buf::BufList;
-use protocol::{Instant, Transmit, Unsent};
+use protocol::{Transmit, Unsent};
 use zerocopy::IntoBytes;
 
 use super::framing::{Agreement, Role, Termination, put_bare, put_with_data};
@@ -14,6 +14,7 @@ use crate::limits::MAX_H2C_DATA;
 use crate::log::TransportType;
 use crate::pdu::{C2hData, CapsuleResp, IcResp, R2t, flags};
 use crate::sgl::SglSupport;
+use crate::transport::send_watch::SendWatch;
 use crate::violation::Violation;
 use crate::width::to_field;
 
@@ -39,8 +40,7 @@ pub(super) struct ControllerTransport {
     outgoing: VecDeque<Outgoing>,
     /// Data in memory of no pool among what is to be sent.
     pub(super) unsent: Unsent,
-    /// Since when a send has been under way, and when it is looked at.
-    pub(super) sending: Option<(Instant, Instant)>,
+    pub(super) sending: SendWatch,
     termination: Option<Termination>,
 }
 
