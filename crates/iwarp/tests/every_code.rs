@@ -281,7 +281,7 @@ fn every_code_is_the_answer_to_something_or_there_is_a_reason() {
 fn memory_of_others_and_of_the_past_is_none() {
     for hearer in [Hearer::Initiator, Hearer::Responder] {
         for at in 0..4 {
-            let mut victim = Victim::new(hearer);
+            let victim = Victim::new(hearer);
             let region = [victim.foreign, victim.ended].concat()[at];
             let invalidate =
                 Message { control: [0x41, 0x46], invalidate: region.stag.0, ..victim.send() }.ulpdu();
