@@ -164,11 +164,19 @@ enum Stage {
     Used(User, Instant),
 }
 
+/// A server's end of a stream before it is hostile.
+#[derive(Debug, Clone, Copy)]
+pub struct Honesty {
+    /// It speaks iSCSI, and not NVMe.
+    pub is_iscsi: bool,
+    /// What it passes on honestly.
+    pub lasts: usize,
+}
+
 /// A way in which a far end is hostile.
 pub trait Hostility: Copy + std::fmt::Debug {
     /// Puts it before a server's end of a stream, which is honest for a while.
-    fn before(self, inner: Box<dyn Endpoint>, is_iscsi: bool, honest: usize, dice: Dice)
-    -> Box<dyn Endpoint>;
+    fn before(self, inner: Box<dyn Endpoint>, honesty: Honesty, dice: Dice) -> Box<dyn Endpoint>;
 }
 
 /// Runs one trial with far ends of these kinds. The error says which promise was broken.
@@ -347,6 +355,7 @@ fn admit<E: Hostility + 'static>(evils: Vec<E>, mut dice: Dice) -> Admit {
         let inner = core.accept(now, Accepted { listener: ListenerId(kind), ..accepted })?;
         let evil = evils[dice.index(evils.len())];
         let honest = if dice.coin() { dice.within(EARLY) } else { dice.within(LATE) };
-        Ok(evil.before(inner, kind == 0, honest, dice.fork()))
+        let honesty = Honesty { is_iscsi: kind == 0, lasts: honest };
+        Ok(evil.before(inner, honesty, dice.fork()))
     }))
 }

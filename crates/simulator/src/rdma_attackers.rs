@@ -22,7 +22,7 @@ use crate::world::{World, WorldDialer};
 const DEPTH: usize = 16;
 const LENGTH: usize = 256 << 10;
 /// Heap that an attacker has: its requests and their copies on the way, what it receives into, and what waits in its stream.
-pub(crate) const OWN: usize = 3 * DEPTH * LENGTH + (4 << 20);
+pub(crate) const OWN: usize = 3 * DEPTH * LENGTH + (8 << 20);
 /// What passes before a stream is hostile: while the connection is made, or among requests.
 const EARLY: std::ops::RangeInclusive<usize> = 0..=8;
 const LATE: std::ops::RangeInclusive<usize> = 9..=200;

@@ -11,7 +11,7 @@ use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::consuming::Hostility;
+use crate::consuming::{Honesty, Hostility};
 use crate::dice::Dice;
 use crate::fpdus::{Carried, Cutter, fpdu};
 
@@ -90,14 +90,8 @@ impl Violation {
 }
 
 impl Hostility for Violation {
-    fn before(
-        self,
-        inner: Box<dyn Endpoint>,
-        _is_iscsi: bool,
-        honest: usize,
-        dice: Dice,
-    ) -> Box<dyn Endpoint> {
-        Box::new(RdmaVillain::new(inner, self, honest, dice))
+    fn before(self, inner: Box<dyn Endpoint>, honesty: Honesty, dice: Dice) -> Box<dyn Endpoint> {
+        Box::new(RdmaVillain::new(inner, self, honesty.lasts, dice))
     }
 }
 
@@ -235,7 +229,7 @@ impl RdmaVillain {
             self.remembered.push(named);
         }
         if !segment.is_empty() {
-            self.pass(segment, is_hostile);
+            self.pass(&segment, is_hostile);
         }
     }
 
@@ -279,7 +273,7 @@ impl RdmaVillain {
                 if let Some(named) = self.remembered.get(at).copied() {
                     let old =
                         if self.dice.coin() { write_to(named, &[0xee; 64]) } else { read_of(named, 64) };
-                    self.pass(old, false);
+                    self.pass(&old, false);
                 }
             }
             Violation::Invalidations => {
@@ -322,18 +316,18 @@ impl RdmaVillain {
     }
 
     /// Sends a segment, as often as it is to be said, and what else comes with it.
-    fn pass(&mut self, segment: Vec<u8>, is_hostile: bool) {
-        let Ok((control, _)) = Control::read_from_prefix(&segment) else { return };
+    fn pass(&mut self, segment: &[u8], is_hostile: bool) {
+        let Ok((control, _)) = Control::read_from_prefix(segment) else { return };
         let times = match self.violation {
-            _ if !is_hostile => 1,
+            _ if !is_hostile || self.out.len() > AHEAD => 1,
             Violation::Repeats => TIMES,
             Violation::Flood if control.opcode().is_send() => FLOOD,
             _ => 1,
         };
         for _ in 0..times {
-            self.pass_once(segment.clone(), is_hostile);
+            self.pass_once(segment.to_vec(), is_hostile);
         }
-        if is_hostile && self.violation == Violation::Reads {
+        if is_hostile && self.violation == Violation::Reads && self.out.len() < AHEAD {
             let from = self.remembered.last().copied().unwrap_or(Named { stag: 1, offset: 0 });
             for _ in 0..FLOOD {
                 self.pass_once(read_of(from, 1), false);

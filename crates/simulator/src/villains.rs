@@ -14,7 +14,7 @@ use nvme::status::Status;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use zerocopy::IntoBytes;
 
-use crate::consuming::Hostility;
+use crate::consuming::{Honesty, Hostility};
 use crate::dice::Dice;
 
 /// What a far end does once it is hostile.
@@ -65,14 +65,8 @@ impl Evil {
 }
 
 impl Hostility for Evil {
-    fn before(
-        self,
-        inner: Box<dyn Endpoint>,
-        is_iscsi: bool,
-        honest: usize,
-        dice: Dice,
-    ) -> Box<dyn Endpoint> {
-        Box::new(Villain::new(inner, (self, is_iscsi), honest, dice))
+    fn before(self, inner: Box<dyn Endpoint>, honesty: Honesty, dice: Dice) -> Box<dyn Endpoint> {
+        Box::new(Villain::new(inner, (self, honesty.is_iscsi), honesty.lasts, dice))
     }
 }
 
