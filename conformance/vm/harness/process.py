@@ -6,6 +6,7 @@ should the harness itself be killed, because then no `finally` runs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -65,10 +66,12 @@ class Child:
         return os.read(self.descriptor, 65536)
 
     def write(self, data: bytes) -> None:
-        """Says something to the child, if its standard input was opened with PIPE."""
+        """Says something to the child, if its standard input was opened with PIPE. One that has ended hears nothing, which is no error here: whoever
+        reads from it or waits for it learns of its end, and how it came."""
         assert self._process.stdin is not None
-        self._process.stdin.write(data)
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
 
     def exit_code(self) -> int | None:
         """The exit code, or None while the child runs; negative means ended by that signal."""
@@ -93,7 +96,9 @@ class Child:
                 self.wait(GRACE_SECONDS)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                # What a dead child was not told any more is still in the pipe's buffer.
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
         return self._process.wait()
 
     def __enter__(self) -> Self:
