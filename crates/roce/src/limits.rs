@@ -12,12 +12,16 @@ pub const LONGEST: usize = 1 << 30;
 /// Sequence numbers that may be under way before another request begins: see [`LONGEST`].
 pub const SEQUENCE_NUMBERS: u32 = 1 << 22;
 
-/// Packets that are sent beyond the oldest one that is not acknowledged, those of reads left out: at the largest path MTU they fit into twice Linux' default buffer of a
-/// socket, which counts a half of itself.
+/// Packets that are sent or asked for beyond the oldest one that has not come: at the largest path MTU they fit into twice Linux' default buffer of a socket, which counts a
+/// half of itself.
 pub const WINDOW: u32 = 48;
 
 /// Packets after which an acknowledgement is asked for inside of a message: a third of [`WINDOW`], so that it is never used up before one can have come.
 pub const ACKNOWLEDGED_PACKETS: u32 = 16;
+
+/// Packets of a response that one request asks for: a third of [`WINDOW`], so that the next part is on its way while one comes. A longer read takes several requests. One request for
+/// a megabyte had the peer send all that was left again for each packet that was lost.
+pub const READ_PACKETS: u32 = 16;
 
 /// RDMA Reads that may be under way in one direction: as many as Linux' rxe serves.
 pub const READS: u8 = 128;

@@ -256,3 +256,140 @@ fn schedule(
         deadlines.push(Reverse((due, id)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use buf::Pool;
+    use protocol::SeededEntropy;
+    use roce::endpoint::Inbound;
+    use roce::mtu::Mtu;
+    use roce::{Config, QueueLimits};
+    use verbs::PrivateData;
+
+    use super::*;
+
+    const CONFIG: Config = Config {
+        queues: QueueLimits { sends: 4, receives: 4, regions: 4, longest: 1 << 16 },
+        mtu: Mtu::Bytes1024,
+        reads_served: 1,
+        reads_sent: 1,
+    };
+
+    fn account() -> Account {
+        Account::new(&Pool::new(64 << 20))
+    }
+
+    fn socket(address: &str, seed: u64) -> Socket {
+        let entropy = Box::new(SeededEntropy::new(seed));
+        Socket::new(Endpoint::new(address.parse().unwrap(), account(), entropy))
+    }
+
+    /// Has a turn when it is told to, and counts them.
+    struct Counting {
+        turns: Rc<Cell<u32>>,
+        due: Rc<Cell<Option<Instant>>>,
+        is_gone: Rc<Cell<bool>>,
+    }
+
+    impl Owner for Counting {
+        fn handle_packet(&mut self, _: Instant, _: Inbound<'_>) {}
+        fn handle_timeout(&mut self, _: Instant) {
+            self.due.set(None);
+        }
+        fn handle_ended(&mut self, _: Instant, _: Ended) {
+            self.is_gone.set(true);
+        }
+        fn turn(&mut self, _: Instant) {
+            self.turns.set(self.turns.get() + 1);
+        }
+        fn fill(&mut self, _: Instant, _: &mut Train) {}
+        fn poll_timeout(&self) -> Option<Instant> {
+            self.due.get()
+        }
+        fn is_gone(&self) -> bool {
+            self.is_gone.get()
+        }
+        fn expects_work(&self) -> bool {
+            false
+        }
+    }
+
+    /// Requests of so many queue pairs, as they come to the socket of the other side.
+    fn requests(count: usize) -> Vec<Vec<u8>> {
+        let mut far =
+            Endpoint::new("10.0.0.2:4791".parse().unwrap(), account(), Box::new(SeededEntropy::new(2)));
+        let request = || {
+            let (address, private_data) = ("10.0.0.1:4791".parse().unwrap(), PrivateData::NONE);
+            let target = Target { address, port: 4420, config: CONFIG, private_data };
+            let mut pair = far.connect(Instant::ZERO, target, account()).unwrap();
+            let mut train = Train::default();
+            pair.poll_transmit(Instant::ZERO, &mut train);
+            train.bytes().to_vec()
+        };
+        std::iter::repeat_with(request).take(count).collect()
+    }
+
+    fn arrive(socket: &mut Socket, bytes: &[u8]) {
+        let datagrams = Datagrams { peer: "10.0.0.2:50000".parse().unwrap(), bytes, segment: bytes.len() };
+        socket.handle_datagrams(Instant::ZERO, &datagrams);
+    }
+
+    #[test]
+    fn requests_beyond_the_limit_are_left_out() {
+        let mut near = socket("10.0.0.1:4791", 1);
+        for request in requests(CONNECTION_REQUESTS + 5) {
+            arrive(&mut near, &request);
+        }
+        let waiting = std::iter::from_fn(|| near.take_request()).count();
+        assert_eq!(waiting, CONNECTION_REQUESTS);
+        assert!(near.is_empty(), "nobody has decided about them");
+    }
+
+    #[test]
+    fn an_owner_has_a_turn_for_what_concerns_it_and_goes_when_it_is_gone() {
+        let mut near = socket("10.0.0.1:4791", 1);
+        let (turns, due, is_gone) = (Rc::default(), Rc::default(), Rc::default());
+        for request in requests(2) {
+            arrive(&mut near, &request);
+        }
+        let mut names = Vec::new();
+        while let Some(request) = near.take_request() {
+            let pair = near.accept(Instant::ZERO, Incoming { request, config: CONFIG }, account()).unwrap();
+            let (id, name) = (pair.id(), EndpointId(100 + names.len() as u64));
+            let own = (Rc::clone(&turns), Rc::clone(&due), Rc::clone(&is_gone));
+            let owner = if names.is_empty() {
+                Counting { turns: own.0, due: own.1, is_gone: own.2 }
+            } else {
+                Counting { turns: Rc::default(), due: Rc::default(), is_gone: Rc::default() }
+            };
+            names.push(name);
+            near.insert(Joining { id, name, owner: Box::new(owner) });
+        }
+        near.turn(Instant::ZERO);
+        assert_eq!(turns.get(), 1, "it begins");
+        near.turn(Instant::ZERO);
+        assert!(near.wake(names[1]) && !near.wake(EndpointId(1)));
+        near.turn(Instant::ZERO);
+        assert_eq!(turns.get(), 1, "that was the other one's");
+
+        let later = Instant::ZERO + Duration::from_millis(5);
+        due.set(Some(later));
+        near.wake(names[0]);
+        near.turn(Instant::ZERO);
+        assert_eq!(near.poll_timeout(), Some(later));
+        near.handle_timeout(Instant::ZERO);
+        assert_eq!(due.get(), Some(later), "not yet");
+        near.handle_timeout(later);
+        assert_eq!((due.get(), near.poll_timeout()), (None, None));
+
+        is_gone.set(true);
+        near.turn(later);
+        let mut gone = Vec::new();
+        near.take_gone(&mut gone);
+        assert_eq!((gone, near.wake(names[0]), near.wake(names[1])), (vec![names[0]], false, true));
+    }
+}

@@ -72,9 +72,7 @@ pub(crate) struct Requester {
     end: Psn,
     /// The first number that was never sent.
     unsent: Psn,
-    /// Where the window begins: the oldest packet, or the end of the last read.
-    window: Psn,
-    /// Reads under way.
+    /// Requests of reads whose responses have not come to their ends.
     reads: usize,
     /// It was sent again from the oldest packet because the peer missed it.
     restarted: bool,
@@ -95,7 +93,6 @@ impl Requester {
             next: first,
             end: first,
             unsent: first,
-            window: first,
             reads: 0,
             restarted: false,
             retry: Retry::new(attempts),
@@ -106,8 +103,8 @@ impl Requester {
     /// The connection is established. Nothing has a number yet.
     pub(crate) fn open(&mut self, peer: Peer) {
         let first = peer.sequence;
-        (self.oldest, self.next, self.end) = (first, first, first);
-        (self.unsent, self.window) = (first, first);
+        (self.oldest, self.next) = (first, first);
+        (self.end, self.unsent) = (first, first);
         self.retry.set_not_ready(peer.not_ready);
         self.peer = Some(peer);
     }
@@ -137,8 +134,9 @@ impl Requester {
                     let is_read = work.is_read();
                     return self.may_begin(is_read);
                 }
-                (Progress::UnderWay { first, packets }, _) if self.next.is_before(first.plus(packets)) => {
-                    return self.is_within_window();
+                (Progress::UnderWay { first, packets }, work) if self.next.is_before(first.plus(packets)) => {
+                    let is_read = work.is_read();
+                    return self.is_within_window() && !(is_read && self.has_all_reads());
                 }
                 _ => {}
             }
@@ -148,14 +146,18 @@ impl Requester {
     }
 
     fn may_begin(&self, is_read: bool) -> bool {
-        let most = self.peer.map_or(0, |peer| usize::from(peer.reads));
-        let waits = is_read && self.reads >= most;
+        let waits = is_read && self.has_all_reads();
         !waits && self.end.since(self.oldest) < SEQUENCE_NUMBERS && self.is_within_window()
+    }
+
+    /// The peer serves no further read now.
+    fn has_all_reads(&self) -> bool {
+        self.reads >= self.peer.map_or(0, |peer| usize::from(peer.reads))
     }
 
     fn is_within_window(&self) -> bool {
         let is_open = self.peer.is_some() && self.retry.may_send();
-        is_open && (self.next.is_before(self.window) || self.next.since(self.window) < WINDOW)
+        is_open && self.next.since(self.oldest) < WINDOW
     }
 
     /// True when nothing can be read at the peer, and that is what is next.
@@ -180,7 +182,6 @@ impl Requester {
             let packets = peer.mtu.packets(entry.work.len());
             entry.progress.begin(self.end, packets);
             self.end = self.end.plus(packets);
-            self.reads = self.reads.saturating_add(usize::from(entry.work.is_read()));
         }
         let Progress::UnderWay { first, .. } = entry.progress else { return None };
         packets::packet(&entry.work, self.next, packets::Place { first, peer })
@@ -191,11 +192,9 @@ impl Requester {
         let Some(entry) = self.entries.get(self.cursor) else { return };
         let Progress::UnderWay { first, packets } = entry.progress else { return };
         if entry.work.is_read() {
-            // The response has the numbers of the read.
-            self.next = first.plus(packets);
-            if self.window.is_before(self.next) {
-                self.window = self.next;
-            }
+            // The response has the numbers of the read, as far as that is asked for at once.
+            self.next = first.plus(packets::asked_until(self.next.since(first)).min(packets));
+            self.reads = self.reads.saturating_add(1);
         } else {
             self.next = self.next.plus(1);
         }
@@ -272,9 +271,6 @@ impl Requester {
     /// The oldest packet is another one now.
     fn progressed(&mut self, now: Instant) {
         self.restarted = false;
-        if self.window.is_before(self.oldest) {
-            self.window = self.oldest;
-        }
         if self.next.is_before(self.oldest) {
             self.go_back();
         }
@@ -291,7 +287,7 @@ impl Requester {
 
     /// What is sent next is the oldest packet that is not acknowledged.
     fn go_back(&mut self) {
-        self.next = self.oldest;
+        (self.next, self.reads) = (self.oldest, 0);
         let open = self.entries.iter().position(|entry| match entry.progress {
             Progress::UnderWay { first, packets } => self.next.is_before(first.plus(packets)),
             Progress::Waiting => true,
@@ -332,16 +328,18 @@ impl Requester {
         }
         let Progress::UnderWay { first, .. } = *progress else { return Outcome::GoOn };
         let length = usize::try_from(from.length).unwrap_or(usize::MAX);
-        let part = mtu.part(length, oldest.since(first));
+        let position = oldest.since(first);
+        let part = mtu.part(length, position);
+        let ends = part.last || packets::asked_until(position) == position.saturating_add(1);
         let place = into.get_mut(part.offset..part.offset.saturating_add(response.payload.len()));
-        let is_due = response.payload.len() == part.length && packets::is_last(response.opcode) == part.last;
+        let is_due = response.payload.len() == part.length && packets::is_last(response.opcode) == ends;
         let Some(place) = place.filter(|_| is_due) else { return Outcome::Violation(Violation::Response) };
         place.copy_from_slice(response.payload);
         self.oldest = oldest.plus(1);
         if part.last {
             progress.acknowledge();
-            self.reads = self.reads.saturating_sub(1);
         }
+        self.reads = self.reads.saturating_sub(usize::from(ends));
         self.progressed(now);
         Outcome::GoOn
     }

@@ -6,8 +6,8 @@ use wire::big_endian::{U32, U64};
 use super::entry::Work;
 use super::peer::Peer;
 use crate::header::{BaseTransportHeader, Memory};
-use crate::limits::ACKNOWLEDGED_PACKETS;
-use crate::mtu::Part;
+use crate::limits::{ACKNOWLEDGED_PACKETS, READ_PACKETS};
+use crate::mtu::{Mtu, Part};
 use crate::opcode::Opcode;
 use crate::outgoing::{Outgoing, Payload};
 use crate::packet::Extended;
@@ -34,7 +34,10 @@ pub(super) fn packet(work: &Work, sequence: Psn, place: Place) -> Option<Outgoin
             let (opcode, extended) = write(part, RemoteRegion { length: length(data.len()), ..*to });
             (opcode, extended, Payload::Part { list: data, offset: part.offset, length: part.length })
         }
-        Work::Read { from, .. } => (Opcode::READ_REQUEST, Extended::Memory(rest(*from, part)), Payload::None),
+        Work::Read { from, .. } => {
+            let asked = Asked { mtu: place.peer.mtu, position };
+            (Opcode::READ_REQUEST, Extended::Memory(asked.memory(*from)), Payload::None)
+        }
         Work::Register(_) | Work::Invalidate { .. } => return None,
     };
     let header = BaseTransportHeader::new(opcode, place.peer.queue_pair, sequence.into());
@@ -66,10 +69,26 @@ fn write(part: Part, to: RemoteRegion) -> (Opcode, Extended) {
     }
 }
 
-/// What of a read has not come.
-fn rest(from: RemoteRegion, part: Part) -> Memory {
-    let offset = from.offset.wrapping_add(u64::try_from(part.offset).unwrap_or(u64::MAX));
-    memory(RemoteRegion { offset, length: from.length.saturating_sub(length(part.offset)), ..from })
+/// Where the request ends that asks for the packet at a position of a response: a long read is asked for in parts, so that what is lost costs no more than one.
+pub(super) fn asked_until(position: u32) -> u32 {
+    (position / READ_PACKETS).saturating_add(1).saturating_mul(READ_PACKETS)
+}
+
+/// A part of a read.
+struct Asked {
+    mtu: Mtu,
+    /// Of the first packet that has not come.
+    position: u32,
+}
+
+impl Asked {
+    /// What of the peer's memory it asks for.
+    fn memory(&self, from: RemoteRegion) -> Memory {
+        let bytes = |position: u32| length(self.mtu.bytes()).saturating_mul(position).min(from.length);
+        let (begin, end) = (bytes(self.position), bytes(asked_until(self.position)));
+        let offset = from.offset.wrapping_add(u64::from(begin));
+        memory(RemoteRegion { offset, length: end.saturating_sub(begin), ..from })
+    }
 }
 
 fn memory(region: RemoteRegion) -> Memory {

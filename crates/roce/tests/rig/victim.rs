@@ -21,11 +21,11 @@ use wire::big_endian::{U32, U64};
 
 use super::{CONFIG, Host, PORT, SERVICE, far_address, near_address};
 
-/// The peer's queue pair, its name for the connection, and its first number.
+/// The peer's queue pair, its name for the connection, and the number that the victim awaits first.
 pub const PEER: u32 = 0x77;
 pub const NAME: u32 = 0x4242;
 pub const FIRST: u32 = 1000;
-/// The victim's first number.
+/// The number that the peer awaits first: where the victim begins.
 pub const OWN_FIRST: u32 = 5000;
 
 /// A packet as it was said.
