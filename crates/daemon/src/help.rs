@@ -40,6 +40,7 @@ pub(crate) fn lines(
 }
 
 /// A volume as its clients find it.
+#[derive(Clone, Copy)]
 struct Unit<'a> {
     /// The target's or subsystem's name.
     target: &'a str,

@@ -199,6 +199,7 @@ enum Preemptor {
 }
 
 /// A [`Command::Register`].
+#[derive(Clone, Copy)]
 struct Registering {
     /// The key that the registrant says that it has; none is asked for where it may register whatever it has.
     key: Option<u64>,
