@@ -54,6 +54,7 @@ pub(crate) fn lines(daemon: &Daemon, volumes: &[Opened], portals: &[PortalPlace]
 }
 
 /// A volume as its clients find it.
+#[derive(Clone, Copy)]
 struct Unit<'a> {
     /// The target's or subsystem's name.
     target: &'a str,

@@ -147,7 +147,7 @@ pub enum Answer {
 }
 
 /// What a driver finds in its inbox: one line for everything, as a completion, a fence and what is told of it are to be heard in the order in which they
-/// came. A protocol's own input is made of it by its [`Role`](crate::driver::Role), as connections of every protocol of the kind share the hub.
+/// came. A protocol's own input is made of it by its driver's `Role`, as connections of every protocol of the kind share the hub.
 #[derive(Debug)]
 pub(crate) enum Inbound<K: ServedKind = VolumeKind> {
     /// A request of its connection has ended.

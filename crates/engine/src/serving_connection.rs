@@ -1,7 +1,7 @@
 //! What the driver asks of a connection that serves, whatever its protocol and whatever carries it.
 //!
 //! Each protocol's connections have these methods of their own, over each of their transports: no crate below this one knows both the protocols and
-//! what they serve, so the trait is here, and [`serving_connection!`] names who has it.
+//! what they serve, so the trait is here, and the macro `serving_connection` names who has it.
 
 use protocol::{Notice, Parties};
 

@@ -335,6 +335,7 @@ mod tests {
     }
 
     /// Memory that a descriptor names.
+    #[derive(Clone, Copy)]
     struct Span {
         address: u64,
         length: u32,
