@@ -271,10 +271,7 @@ impl Work {
     pub(crate) fn take_data(&mut self) -> BufList {
         match self {
             Self::Read { gathered, .. } => core::mem::take(gathered),
-            Self::Allocations { found, most, allocation, .. } => {
-                let data = lba_status(found, *most);
-                data.part(0, data.len().min(*allocation))
-            }
+            Self::Allocations { found, most, allocation, .. } => lba_status(found, *most, *allocation),
             _ => BufList::new(),
         }
     }
@@ -288,8 +285,9 @@ impl Work {
     }
 }
 
-/// GET LBA STATUS data (SBC-4 §5.6.2).
-fn lba_status(found: &[Allocation], most: usize) -> BufList {
+/// GET LBA STATUS data (SBC-4 §5.6.2), cut to `allocation` bytes.
+#[cold]
+fn lba_status(found: &[Allocation], most: usize, allocation: usize) -> BufList {
     let mut page = Page::new();
     page.u32(0).u32(0);
     for run in found.iter().take(most.min(limits::LBA_STATUS_DESCRIPTORS)) {
@@ -297,5 +295,6 @@ fn lba_status(found: &[Allocation], most: usize) -> BufList {
         page.u8(u8::from(!run.mapped)).zeros(3);
     }
     page.length_u32(0);
-    BufList::from(buf::SharedBuf::from(page.take()))
+    let data = BufList::from(buf::SharedBuf::from(page.take()));
+    data.part(0, data.len().min(allocation))
 }

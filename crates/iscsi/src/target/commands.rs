@@ -2,7 +2,7 @@
 //!
 //! A command's write data goes to one buffer, taken once the device server has found nothing wrong with the command (`memory` says when).
 
-use buf::{BufList, LARGEST};
+use buf::{Buf, BufList, LARGEST};
 use protocol::NoticeKind;
 use scsi::{DataDirection, Reply, Sense, Status, Step, UnitEvent};
 use volume::reservation::CommandError;
@@ -13,7 +13,7 @@ use super::connection::{Action, Target};
 use super::get_data::{Announced, GetDataProgress};
 use super::tasks::{State, Task, Wanted};
 use crate::datamover::{
-    DataArrival, Disposition, GetData, PutData, ReceivedPdu, TargetDatamover, TaskHandle,
+    DataArrival, Disposition, GetData, PutData, ReceivedPdu, TargetDatamover, TaskHandle, WriteResources,
 };
 use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, LONGEST_CDB};
@@ -75,7 +75,7 @@ impl<D: TargetDatamover> Target<D> {
             return self.wait_for_memory(slot);
         };
         self.withheld.satisfied();
-        self.begin_collecting(slot, buf);
+        lend_buffer(&mut self.mover, slot, task, buf);
         if pdu.data.is_none() {
             self.data_watch.begin(self.now);
         }
@@ -289,6 +289,14 @@ impl<D: TargetDatamover> Target<D> {
         self.spread_events();
         self.run(slot, step);
     }
+}
+
+/// Lends the datamover the buffer for a task's write data.
+#[inline]
+pub(super) fn lend_buffer<D: TargetDatamover>(mover: &mut D, slot: u16, task: &mut Task, buf: Buf) {
+    task.state = State::Collecting;
+    let resources = WriteResources { task_tag: task.tag, buf, unsolicited: task.get_data.unsolicited() };
+    mover.allocate_task_resources(TaskHandle(slot), resources);
 }
 
 /// The end of a command that has only a status.

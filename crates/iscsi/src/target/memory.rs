@@ -8,18 +8,19 @@
 //! transports for a transfer that nobody serves, `data_watch`), and a connection whose answers nobody reads (`send_watch`), or whose PDU stops half-way, is closed.
 //! Both come sooner while others wait for memory.
 
-use buf::{Buf, Outside};
+use buf::Outside;
 use protocol::{CloseReason, Instant};
 use volume::{Operation, Request, Submission, Tag};
 
 use super::buffer_queue::Granted;
+use super::commands::lend_buffer;
 use super::connection::{Action, Target};
 use super::login::Login;
 use super::send_watch::{Memory, Progress};
 use super::tasks::{State, Task, Wanted};
 use super::text_exchange::TextExchange;
 use crate::connection::State as Life;
-use crate::datamover::{Pending, TargetDatamover, TaskHandle, WriteResources};
+use crate::datamover::{Pending, TargetDatamover, TaskHandle};
 use crate::limits::{IMMEDIATE_DEPTH, OVERDRAFT};
 use crate::sequence::Delivery;
 
@@ -56,19 +57,10 @@ impl<D: TargetDatamover> Target<D> {
             }
             Wanted::Data => {
                 task.heard = self.now;
-                self.begin_collecting(slot, buf);
+                lend_buffer(&mut self.mover, slot, task, buf);
                 self.collect(slot);
             }
         }
-    }
-
-    /// Lends the datamover the buffer for a task's write data.
-    #[inline]
-    pub(super) fn begin_collecting(&mut self, slot: u16, buf: Buf) {
-        let Some(task) = self.tasks.get(slot) else { return };
-        task.state = State::Collecting;
-        let resources = WriteResources { task_tag: task.tag, buf, unsolicited: task.get_data.unsolicited() };
-        self.mover.allocate_task_resources(TaskHandle(slot), resources);
     }
 
     /// Removes a task, and what was kept for it.

@@ -172,7 +172,8 @@ impl TargetDatamover for TcpTarget {
 
     #[inline]
     fn put_data(&mut self, put: PutData) {
-        let slot = self.slots.get_mut(usize::from(put.task.0));
+        // A command that reads has none.
+        let slot = if put.data.is_empty() { self.slots.get_mut(usize::from(put.task.0)) } else { None };
         let r2ts = slot.map_or(0, |slot| slot.sequences.forget_r2ts());
         self.out.put_data(put, r2ts);
     }
