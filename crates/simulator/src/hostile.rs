@@ -28,7 +28,7 @@ use crate::failure::TrialFailure;
 use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT};
 use crate::network_conditions::NetworkConditions;
 use crate::rdma_attackers::{self, RdmaAttacker};
-use crate::rdma_villains::Violation;
+use crate::rdma_villains::RdmaEvil;
 use crate::script::{Peer, dial_for};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
@@ -173,7 +173,7 @@ pub fn hostile(
 /// Runs one trial over software iWARP with attackers that do these things, and use the second half of the disk, while those who behave use the first.
 pub fn hostile_over_rdma(
     seed: u64,
-    violations: &[Violation],
+    evils: &[RdmaEvil],
     scenario: &Scenario,
     bug: PlantedBug,
 ) -> Result<Vec<Duration>, TrialFailure> {
@@ -182,11 +182,11 @@ pub fn hostile_over_rdma(
     trial.pass(Duration::from_millis(200))?;
     let theirs = Extent::new(trial.blocks, trial.blocks);
     for _ in 0..trial.dice.within(ATTACKERS) {
-        let violation = violations[trial.dice.index(violations.len())];
+        let evil = evils[trial.dice.index(evils.len())];
         let entry = scenario.clients[trial.dice.index(scenario.clients.len())].clone();
-        trial.rdma_attackers.push(RdmaAttacker::new(violation, entry, theirs, trial.dice.fork()));
+        trial.rdma_attackers.push(RdmaAttacker::new(evil, entry, theirs, trial.dice.fork()));
     }
-    trial.endure(ATTACK).map_err(|failure| failure.at(format_args!("{violations:?}")))
+    trial.endure(ATTACK).map_err(|failure| failure.at(format_args!("{evils:?}")))
 }
 
 /// Attackers of one kind.

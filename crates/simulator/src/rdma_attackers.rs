@@ -15,7 +15,7 @@ use volume::{CoreId, Durability, Extent, Operation, QueueContext, Request, Tag, 
 
 use crate::dice::Dice;
 use crate::lock;
-use crate::rdma_villains::{RdmaVillain, Violation};
+use crate::rdma_villains::{RdmaEvil, RdmaVillain};
 use crate::world::{World, WorldDialer};
 
 /// Requests of an attacker at a time, and bytes of each.
@@ -36,7 +36,7 @@ pub(crate) const WRITTEN: u8 = 0xa5;
 
 /// Dials for ends that turn hostile.
 struct VillainDialer {
-    violation: Violation,
+    evil: RdmaEvil,
     dice: Mutex<Dice>,
     dialled: Mutex<Vec<EndpointId>>,
 }
@@ -45,7 +45,7 @@ impl Dialer for VillainDialer {
     fn dial(&self, peer: SocketAddr, inner: Box<dyn Endpoint>) -> EndpointId {
         let mut dice = lock(&self.dice);
         let honest = if dice.coin() { dice.within(EARLY) } else { dice.within(LATE) };
-        let villain = RdmaVillain::new(inner, self.violation, honest, dice.fork());
+        let villain = RdmaVillain::new(inner, self.evil, honest, dice.fork());
         let name = WorldDialer.dial(peer, Box::new(villain));
         lock(&self.dialled).push(name);
         name
@@ -96,14 +96,9 @@ pub(crate) struct RdmaAttacker {
 
 impl RdmaAttacker {
     /// One that comes to a port in this way, and wants these blocks.
-    pub(crate) fn new(
-        violation: Violation,
-        (port, access): (u16, Access),
-        extent: Extent,
-        mut dice: Dice,
-    ) -> Self {
+    pub(crate) fn new(evil: RdmaEvil, (port, access): (u16, Access), extent: Extent, mut dice: Dice) -> Self {
         let dialer =
-            Arc::new(VillainDialer { violation, dice: Mutex::new(dice.fork()), dialled: Mutex::default() });
+            Arc::new(VillainDialer { evil, dice: Mutex::new(dice.fork()), dialled: Mutex::default() });
         let seeds = AtomicU64::new(dice.below(u64::MAX));
         let context = ClientContext {
             dialer: Arc::clone(&dialer) as Arc<dyn Dialer>,

@@ -17,7 +17,7 @@ use crate::fpdus::{Carried, Cutter, fpdu};
 
 /// What an end does once it is hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Violation {
+pub enum RdmaEvil {
     /// It writes to and reads from tags that name nothing, or nothing of this connection.
     ForeignTags,
     /// It writes and reads outside of the memory that it was told of.
@@ -62,7 +62,7 @@ pub enum Violation {
     Close,
 }
 
-impl Violation {
+impl RdmaEvil {
     /// All kinds.
     pub const ALL: [Self; 21] = [
         Self::ForeignTags,
@@ -89,7 +89,7 @@ impl Violation {
     ];
 }
 
-impl Hostility for Violation {
+impl Hostility for RdmaEvil {
     fn before(self, inner: Box<dyn Endpoint>, honesty: Honesty, dice: Dice) -> Box<dyn Endpoint> {
         Box::new(RdmaVillain::new(inner, self, honesty.lasts, dice))
     }
@@ -120,7 +120,7 @@ struct Named {
 /// One end of a stream.
 pub(crate) struct RdmaVillain {
     inner: Box<dyn Endpoint>,
-    violation: Violation,
+    evil: RdmaEvil,
     /// What it passes on honestly before.
     honest: usize,
     send: Transmit,
@@ -138,10 +138,10 @@ pub(crate) struct RdmaVillain {
 
 impl RdmaVillain {
     /// In front of `inner`, hostile after so much that is honest.
-    pub(crate) fn new(inner: Box<dyn Endpoint>, violation: Violation, honest: usize, dice: Dice) -> Self {
+    pub(crate) fn new(inner: Box<dyn Endpoint>, evil: RdmaEvil, honest: usize, dice: Dice) -> Self {
         Self {
             inner,
-            violation,
+            evil,
             honest,
             send: Transmit::new(BUDGET, PIECES),
             told: Cutter::default(),
@@ -188,13 +188,13 @@ impl RdmaVillain {
             Carried::Frame(frame) => (true, frame),
             Carried::Segment(segment) => (false, segment),
         };
-        match self.violation {
+        match self.evil {
             _ if !is_hostile => {}
-            Violation::Silence => self.silent = true,
-            Violation::Half | Violation::Close => {
+            RdmaEvil::Silence => self.silent = true,
+            RdmaEvil::Half | RdmaEvil::Close => {
                 let whole = if is_frame { bytes.clone() } else { fpdu(&bytes) };
                 self.out.extend(&whole[..whole.len() / 2]);
-                (self.silent, self.closes) = (true, self.violation == Violation::Close);
+                (self.silent, self.closes) = (true, self.evil == RdmaEvil::Close);
             }
             _ => {}
         }
@@ -202,7 +202,7 @@ impl RdmaVillain {
             return;
         }
         match is_frame {
-            true if is_hostile && self.violation == Violation::Noise => {
+            true if is_hostile && self.evil == RdmaEvil::Noise => {
                 let flipped = self.flip(bytes);
                 self.out.extend(flipped);
             }
@@ -236,9 +236,9 @@ impl RdmaVillain {
     /// What becomes of a segment for the peer's memory; none of it if it is empty.
     fn mangle_tagged(&mut self, segment: &mut Vec<u8>, opcode: Opcode) {
         let Ok((header, _)) = Tagged::mut_from_prefix(segment) else { return };
-        match self.violation {
-            Violation::NoData => segment.clear(),
-            Violation::Rights if opcode == Opcode::WRITE => {
+        match self.evil {
+            RdmaEvil::NoData => segment.clear(),
+            RdmaEvil::Rights if opcode == Opcode::WRITE => {
                 let from = Named { stag: header.stag.get(), offset: header.offset.get() };
                 *segment = read_of(from, 64);
             }
@@ -255,7 +255,7 @@ impl RdmaVillain {
         let Some(bytes) = segment.get_mut(UNTAGGED..) else { return };
         let Ok((request, _)) = ReadRequest::mut_from_prefix(bytes) else { return };
         let from = Named { stag: request.source_stag.get(), offset: request.source_offset.get() };
-        if self.violation == Violation::Rights {
+        if self.evil == RdmaEvil::Rights {
             *segment = write_to(from, &[0xee; 64]);
             return;
         }
@@ -265,10 +265,10 @@ impl RdmaVillain {
 
     /// What becomes of a message.
     fn mangle_send(&mut self, segment: &mut Vec<u8>) {
-        match self.violation {
-            Violation::Omits if self.dice.coin() => segment.clear(),
-            Violation::Long => segment.resize(LONG, 0),
-            Violation::Ended => {
+        match self.evil {
+            RdmaEvil::Omits if self.dice.coin() => segment.clear(),
+            RdmaEvil::Long => segment.resize(LONG, 0),
+            RdmaEvil::Ended => {
                 let at = self.dice.index(self.remembered.len());
                 if let Some(named) = self.remembered.get(at).copied() {
                     let old =
@@ -276,7 +276,7 @@ impl RdmaVillain {
                     self.pass(&old, false);
                 }
             }
-            Violation::Invalidations => {
+            RdmaEvil::Invalidations => {
                 let at = self.dice.index(self.remembered.len());
                 let stag =
                     self.remembered.get(at).map_or(7, |named| named.stag ^ u32::from(self.dice.coin()));
@@ -291,22 +291,22 @@ impl RdmaVillain {
 
     /// Names other memory, if that is what it does.
     fn misname(&mut self, named: Named) -> Named {
-        match self.violation {
-            Violation::ForeignTags => {
+        match self.evil {
+            RdmaEvil::ForeignTags => {
                 let bit = self.dice.below(32);
                 Named { stag: named.stag ^ (1 << bit), ..named }
             }
-            Violation::Beyond => {
+            RdmaEvil::Beyond => {
                 Named { offset: named.offset.wrapping_add(1 << self.dice.within(12..=40)), ..named }
             }
-            Violation::Wraps => Named { offset: u64::MAX - self.dice.below(16), ..named },
+            RdmaEvil::Wraps => Named { offset: u64::MAX - self.dice.below(16), ..named },
             _ => named,
         }
     }
 
     /// Changes what every header has.
     fn mangle_header(&mut self, segment: &mut [u8]) {
-        if self.violation != Violation::Headers || self.dice.coin() {
+        if self.evil != RdmaEvil::Headers || self.dice.coin() {
             return;
         }
         let at = HEADER_BYTES[self.dice.index(HEADER_BYTES.len())];
@@ -318,22 +318,22 @@ impl RdmaVillain {
     /// Sends a segment, as often as it is to be said, and what else comes with it.
     fn pass(&mut self, segment: &[u8], is_hostile: bool) {
         let Ok((control, _)) = Control::read_from_prefix(segment) else { return };
-        let times = match self.violation {
+        let times = match self.evil {
             _ if !is_hostile || self.out.len() > AHEAD => 1,
-            Violation::Repeats => TIMES,
-            Violation::Flood if control.opcode().is_send() => FLOOD,
+            RdmaEvil::Repeats => TIMES,
+            RdmaEvil::Flood if control.opcode().is_send() => FLOOD,
             _ => 1,
         };
         for _ in 0..times {
             self.pass_once(segment.to_vec(), is_hostile);
         }
-        if is_hostile && self.violation == Violation::Reads && self.out.len() < AHEAD {
+        if is_hostile && self.evil == RdmaEvil::Reads && self.out.len() < AHEAD {
             let from = self.remembered.last().copied().unwrap_or(Named { stag: 1, offset: 0 });
             for _ in 0..FLOOD {
                 self.pass_once(read_of(from, 1), false);
             }
         }
-        if is_hostile && self.violation == Violation::Terminates {
+        if is_hostile && self.evil == RdmaEvil::Terminates {
             let error = self.dice.below(1 << 16).to_le_bytes();
             let rest = self.dice.within(0..=60);
             let mut message = untagged(Opcode::TERMINATE, TERMINATE_QUEUE);
@@ -351,18 +351,18 @@ impl RdmaVillain {
         {
             header.sequence = U32::new(*number);
             *number = number.wrapping_add(u32::from(header.control.is_last()));
-            match self.violation {
-                Violation::Numbers if is_hostile => {
+            match self.evil {
+                RdmaEvil::Numbers if is_hostile => {
                     header.sequence = U32::new(number.wrapping_add(wire::bounded(self.dice.below(5))));
                 }
-                Violation::Offsets if is_hostile => {
+                RdmaEvil::Offsets if is_hostile => {
                     header.offset = U32::new(wire::bounded(self.dice.below(1 << 32)));
                 }
                 _ => {}
             }
         }
         let whole = fpdu(&segment);
-        let whole = if is_hostile && self.violation == Violation::Noise { self.flip(whole) } else { whole };
+        let whole = if is_hostile && self.evil == RdmaEvil::Noise { self.flip(whole) } else { whole };
         self.out.extend(whole);
     }
 
@@ -376,7 +376,7 @@ impl RdmaVillain {
     }
 
     fn is_deaf(&self) -> bool {
-        self.is_hostile() && self.violation == Violation::Deaf
+        self.is_hostile() && self.evil == RdmaEvil::Deaf
     }
 }
 

@@ -190,6 +190,10 @@ pub enum Target {
     LinerateIscsi,
     /// Linerate over NVMe/TCP.
     LinerateNvme,
+    /// Linerate over iSER on software iWARP.
+    LinerateIser,
+    /// Linerate over NVMe/RDMA on software iWARP.
+    LinerateNvmeRdma,
     /// tgt over iSCSI.
     Tgt,
     /// nbdkit.

@@ -94,6 +94,8 @@ pub(crate) const fn target(target: Target) -> &'static str {
     match target {
         Target::LinerateIscsi => "Linerate over iSCSI",
         Target::LinerateNvme => "Linerate over NVMe/TCP",
+        Target::LinerateIser => "Linerate over iSER on software iWARP",
+        Target::LinerateNvmeRdma => "Linerate over NVMe/RDMA on software iWARP",
         Target::Tgt => "tgt over iSCSI",
         Target::Nbdkit => "nbdkit",
         Target::Ganesha => "nfs-ganesha",

@@ -11,18 +11,35 @@ use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::CommandLine;
 
-/// The protocol that is served.
+/// The protocol that is served, over TCP or on software iWARP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Iscsi,
     Nvme,
+    Iser,
+    NvmeRdma,
 }
 
 impl Protocol {
-    const fn name(self) -> &'static str {
+    const ALL: [Self; 4] = [Self::Iscsi, Self::Nvme, Self::Iser, Self::NvmeRdma];
+
+    /// The protocol and its transport in a configuration.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Iscsi => ("iscsi", "tcp"),
+            Self::Nvme => ("nvme", "tcp"),
+            Self::Iser => ("iscsi", "iwarp"),
+            Self::NvmeRdma => ("nvme", "iwarp"),
+        }
+    }
+
+    /// The word in a ready file.
+    const fn ready(self) -> &'static str {
         match self {
             Self::Iscsi => "iscsi",
             Self::Nvme => "nvme",
+            Self::Iser => "iser",
+            Self::NvmeRdma => "nvme-rdma",
         }
     }
 }
@@ -74,9 +91,11 @@ fn path(path: &Path) -> Result<&str> {
 fn configuration(spec: &ServeSpec<'_>) -> String {
     let mut text = String::new();
     let listen = std::net::SocketAddr::new(spec.host.address, 0);
-    for protocol in [Protocol::Iscsi, Protocol::Nvme] {
-        let name = protocol.name();
-        let _infallible = writeln!(text, "[[portal]]\nprotocol = \"{name}\"\nlisten = \"{listen}\"\n");
+    for (protocol, transport) in Protocol::ALL.map(Protocol::words) {
+        let _infallible = writeln!(
+            text,
+            "[[portal]]\nprotocol = \"{protocol}\"\ntransport = \"{transport}\"\nlisten = \"{listen}\"\n"
+        );
     }
     for (target, lun, number) in backing::numbers(spec.volumes) {
         let url = backing::volume_url(&spec.volumes.url, number, spec.folder);
@@ -90,14 +109,18 @@ fn configuration(spec: &ServeSpec<'_>) -> String {
 
 /// `ADDR:PORT` of the protocol, from the lines of the ready file.
 fn portal(protocol: Protocol, text: &str) -> Option<String> {
-    let line = text.lines().find_map(|line| line.strip_prefix(protocol.name()));
-    line.map(|address| address.trim().to_owned())
+    let mut lines = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+    lines.find(|(word, _)| *word == protocol.ready()).map(|(_, address)| address.trim().to_owned())
 }
 
 fn endpoints(protocol: Protocol, portal: &str, spec: &ServeSpec<'_>, size: u64) -> Vec<Endpoint> {
     let url = |(target, lun, _): (u32, u32, u32)| match protocol {
         Protocol::Iscsi => format!("iscsi://{portal}/iqn.2026-11.org.linerate:t{target}/{lun}"),
         Protocol::Nvme => format!("nvme+tcp://{portal}/nqn.2026-11.org.linerate:t{target}/{}", lun + 1),
+        Protocol::Iser => format!("iser://{portal}/iqn.2026-11.org.linerate:t{target}/{lun}"),
+        Protocol::NvmeRdma => {
+            format!("nvme+rdma://{portal}/nqn.2026-11.org.linerate:t{target}/{}", lun + 1)
+        }
     };
     backing::numbers(spec.volumes).map(|place| Endpoint { url: url(place), size }).collect()
 }
@@ -144,9 +167,11 @@ mod tests {
             endpoints(Protocol::Nvme, "h:1", &spec, 0).into_iter().map(|endpoint| endpoint.url).collect();
         assert_eq!(urls[1], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t0/2");
         assert_eq!(urls[2], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t1/1");
-        assert_eq!(
-            portal(Protocol::Iscsi, "iscsi 1.2.3.4:5\nnvme 1.2.3.4:6\n").as_deref(),
-            Some("1.2.3.4:5")
-        );
+        for protocol in [Protocol::Iser, Protocol::NvmeRdma] {
+            endpoints(protocol, "h:1", &spec, 0)[0].url.parse::<names::VolumeUrl>().unwrap();
+        }
+        let ready = "nvme-rdma 1.2.3.4:8\niser 1.2.3.4:7\niscsi 1.2.3.4:5\nnvme 1.2.3.4:6\n";
+        let found = Protocol::ALL.map(|protocol| portal(protocol, ready).unwrap());
+        assert_eq!(found, ["1.2.3.4:5", "1.2.3.4:6", "1.2.3.4:7", "1.2.3.4:8"]);
     }
 }

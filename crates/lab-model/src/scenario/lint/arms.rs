@@ -56,10 +56,13 @@ fn name(arm: &Arm) -> Vec<String> {
 
 /// Which initiators can speak to which targets, and under which tools.
 fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
-    use Target::{Ganesha, LinerateIscsi, LinerateNvme, Nbdkit, Tgt};
+    use Target::{Ganesha, LinerateIscsi, LinerateIser, LinerateNvme, LinerateNvmeRdma, Nbdkit, Tgt};
     let speaks = match arm.initiator {
         Initiator::Linerate | Initiator::LinerateFio => {
-            matches!(arm.target, LinerateIscsi | LinerateNvme | Tgt | Target::Site)
+            matches!(
+                arm.target,
+                LinerateIscsi | LinerateNvme | LinerateIser | LinerateNvmeRdma | Tgt | Target::Site
+            )
         }
         Initiator::LinerateNbd | Initiator::LinerateFuse => {
             matches!(arm.target, LinerateIscsi | LinerateNvme | Tgt | Target::Site | Target::None)
@@ -155,10 +158,11 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
             Err(error) => messages.push(format!("{error:#}")),
             Ok(topology) => {
                 messages.extend(volume(arm, &topology.volume));
-                let ours = matches!(arm.target, Target::LinerateIscsi | Target::LinerateNvme);
-                if topology.digests && !(ours && arm.initiator == Initiator::Linerate) {
+                let ours = is_ours(arm.target);
+                let has_digests = matches!(arm.target, Target::LinerateIscsi | Target::LinerateNvme);
+                if topology.digests && !(has_digests && arm.initiator == Initiator::Linerate) {
                     messages.push(
-                        "`digests` are between Linerate's initiator and target, and it has another"
+                        "`digests` are between Linerate's initiator and target over TCP, and it has another"
                             .to_owned(),
                     );
                 }
@@ -179,12 +183,20 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
     messages
 }
 
+/// Linerate serves.
+const fn is_ours(target: Target) -> bool {
+    matches!(
+        target,
+        Target::LinerateIscsi | Target::LinerateNvme | Target::LinerateIser | Target::LinerateNvmeRdma
+    )
+}
+
 /// The volume's URL, as Linerate reads it; tgt and others have no filters.
 fn volume(arm: &Arm, url: &str) -> Option<String> {
     if arm.initiator == Initiator::Stream || matches!(arm.target, Target::Ganesha | Target::Site) {
         return None;
     }
-    let own = matches!(arm.target, Target::LinerateIscsi | Target::LinerateNvme | Target::None);
+    let own = is_ours(arm.target) || arm.target == Target::None;
     if url.contains('+') && !own {
         return Some(format!(
             "volume {:?} has a filter, which only Linerate's volumes can have",
