@@ -19,6 +19,8 @@ class Rdma(Judged):
     """One server with portals for TCP and for RDMA. Links are cut, so the guest loses sessions."""
 
     expects_losses = True
+    script_seconds = 900.0
+    """Lost packets and cuts take their time, above all under emulation."""
 
     def __init__(self, network: Network, folder: Path, binary: Path) -> None:
         super().__init__(network, folder)

@@ -204,11 +204,11 @@ fn datagrams_of_any_length_arrive_whole_and_apart() {
 #[test]
 fn a_train_from_another_socket_comes_in_one_call() {
     both(|driver| {
-        let (mut near, mut far) = (Bench::new(driver), None);
+        let mut near = Bench::new(driver);
         let to = near.open();
-        std::thread::scope(|scope| {
+        {
             // A core lives on the thread that began it.
-            far = Some(scope.spawn(move || {
+            let far = std::thread::spawn(move || {
                 let mut far = Bench::new(driver);
                 let train = Train { peer: to, bytes: vec![5; 60_000], segment: 1200 };
                 far.seen.borrow_mut().trains = [train].into();
@@ -219,13 +219,13 @@ fn a_train_from_another_socket_comes_in_one_call() {
                 assert!(opened.path.unwrap() > 60_000, "loopback carries them: {opened:?}");
                 far.seen.borrow_mut().retired = true;
                 opened.local
-            }));
+            });
             near.run_until(|seen| seen.arrived.len() == 50);
-            let sender = far.take().unwrap().join().unwrap();
+            let sender = far.join().unwrap();
             let seen = near.seen.borrow();
             assert!(seen.arrived.iter().all(|(from, datagram)| (*from, datagram.len()) == (sender, 1200)));
             assert_eq!(seen.calls, 1, "the kernel keeps a train together");
-        });
+        }
     });
 }
 

@@ -285,3 +285,56 @@ fn no_more_packets_are_under_way_than_the_window_says() {
     assert_eq!(said.len(), 16);
     assert_eq!(said[0].sequence, OWN_FIRST + WINDOW);
 }
+
+#[test]
+fn a_long_read_is_asked_for_in_parts() {
+    const PART: u32 = roce::limits::READ_PACKETS;
+    const LENGTH: u32 = (2 * PART + 8) * 256;
+    let mut victim = Victim::initiator(2);
+    read(&mut victim, 1, RemoteRegion { length: LENGTH, ..REGION });
+    // Two of three parts: the peer serves no more at a time.
+    let said = victim.hear();
+    let part = |at: u32, packets: u32| [0x501, 0x1000 + u64::from(at) * 256, u64::from(packets) * 256];
+    let asked: Vec<_> = said.iter().map(|said| (said.sequence, memory(said))).collect();
+    assert_eq!(asked, [(OWN_FIRST, part(0, PART)), (OWN_FIRST + PART, part(PART, PART))]);
+
+    let packet = |at: u32| {
+        let opcode = match at % PART {
+            0 => Opcode::READ_RESPONSE_FIRST,
+            last if last == PART - 1 || at == 2 * PART + 7 => Opcode::READ_RESPONSE_LAST,
+            _ => Opcode::READ_RESPONSE_MIDDLE,
+        };
+        response(opcode, OWN_FIRST + at, &[u8::try_from(at).unwrap(); 256])
+    };
+    for at in 0..PART - 1 {
+        assert_eq!(victim.tell(&packet(at)), [], "{at}");
+    }
+    // The end of a part makes room for the next one.
+    let said = victim.tell(&packet(PART - 1));
+    assert_eq!(
+        (said.len(), said[0].sequence, memory(&said[0])),
+        (1, OWN_FIRST + 2 * PART, part(2 * PART, 8))
+    );
+    // One that is lost is asked for again, with the rest of its part and the parts behind it.
+    victim.tell(&packet(PART));
+    let said = victim.tell(&packet(PART + 2));
+    let asked: Vec<_> = said.iter().map(|said| (said.sequence, memory(said))).collect();
+    let rest = (OWN_FIRST + PART + 1, part(PART + 1, PART - 1));
+    assert_eq!(asked, [rest, (OWN_FIRST + 2 * PART, part(2 * PART, 8))]);
+    for at in PART + 1..2 * PART + 8 {
+        assert_eq!(victim.tell(&packet(at)), [], "{at}");
+    }
+    let [done] = &done(victim.connection())[..] else { panic!("one has completed") };
+    let WorkMemory::Buf(buf) = &done.memory else { panic!("{done:?}") };
+    assert!(buf.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at / 256));
+}
+
+#[test]
+fn a_part_that_ends_early_breaks_a_rule() {
+    let mut victim = Victim::initiator(2);
+    read(&mut victim, 1, RemoteRegion { length: 40 * 256, ..REGION });
+    victim.hear();
+    victim.tell(&response(Opcode::READ_RESPONSE_ONLY, OWN_FIRST, &[1; 256]));
+    let state = victim.connection().state();
+    assert!(matches!(state, QueuePairState::Ended(EndReason::Violation(_))), "{state:?}");
+}
