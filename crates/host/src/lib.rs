@@ -8,6 +8,7 @@
 
 mod block;
 mod datagram;
+mod endpoint_id;
 mod folder;
 mod journal;
 mod look_up;
@@ -20,9 +21,10 @@ pub use block::{
     OpenOptions, Storage,
 };
 pub use datagram::{DatagramEndpoint, Datagrams, LocalPort, OpenSocket};
+pub use endpoint_id::{EndpointId, ListenerId};
 pub use folder::Folder;
 pub use journal::{Event, Journal, Kind, Level, Recording, Silent};
 pub use look_up::{Resolver, SecretReader};
 pub use service::{CoreIndex, Postbox, Service, World};
 pub use state::{MemoryState, StateError, StateErrorKind, StateStore, VolumeState};
-pub use stream::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Refusal};
+pub use stream::{Accepted, Dialer, Endpoint, Refusal};
