@@ -136,11 +136,10 @@ impl DataPointer {
             Self::InCapsule { length, .. } if length != capsule.data => {
                 Err(Status::DATA_SGL_LENGTH_INVALID.dnr())
             }
-            Self::InCapsule { .. } => Ok(self),
             Self::Transport { .. } if !capsule.sgls.transport => Err(Status::SGL_TYPE_INVALID.dnr()),
             Self::Keyed(_) if !capsule.sgls.keyed => Err(Status::SGL_TYPE_INVALID.dnr()),
             Self::Transport { .. } | Self::Keyed(_) if capsule.data != 0 => Err(Status::INVALID_FIELD.dnr()),
-            Self::Transport { .. } | Self::Keyed(_) => Ok(self),
+            Self::InCapsule { .. } | Self::Transport { .. } | Self::Keyed(_) => Ok(self),
         }
     }
 }

@@ -50,6 +50,7 @@ impl Begun {
 }
 
 /// What a command may look at.
+#[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) device: &'a TargetDevice,
     pub(crate) unit: &'a LogicalUnit,

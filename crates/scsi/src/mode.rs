@@ -111,7 +111,7 @@ impl DeviceSpecific {
     const WP: u8 = 1 << 7;
     const DPOFUA: u8 = 1 << 4;
 
-    const fn new(protected: bool) -> u8 {
+    const fn byte(protected: bool) -> u8 {
         if protected { Self::DPOFUA | Self::WP } else { Self::DPOFUA }
     }
 }
@@ -177,7 +177,7 @@ pub(crate) fn sense(cdb: Cdb<'_>, unit: &LogicalUnit, state: ModeState) -> Resul
 
 fn device_specific(unit: &LogicalUnit, state: ModeState) -> u8 {
     let protected = state.software_write_protect || unit.features.contains(Features::READ_ONLY);
-    DeviceSpecific::new(protected)
+    DeviceSpecific::byte(protected)
 }
 
 /// SBC-4 §6.5.2: short, or long with LONGLBA.
