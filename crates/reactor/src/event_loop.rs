@@ -13,8 +13,8 @@ use protocol::{Ended, Instant};
 use crate::acceptor::Acceptor;
 use crate::areas::Areas;
 use crate::connection::{Connection, Phase};
+use crate::connection_table::ConnectionTable;
 use crate::contention::Contention;
-use crate::convert::position;
 use crate::core_local::{self, CoreLocal, Dial, Guard, slot_of};
 use crate::driver::{self, Driver, Event, Interest, SendRoom, Wait};
 use crate::limits;
@@ -22,6 +22,7 @@ use crate::listener::{self, Arrival};
 use crate::shared::{ACCEPTING_CORE, Shared};
 use crate::sockets::Sockets;
 use crate::spin::Spin;
+use crate::staging_holders::StagingHolders;
 use crate::timers::Timers;
 use crate::turns::TurnTimer;
 use crate::wakeup::Wakeup;
@@ -34,7 +35,7 @@ const WAKEUP: u32 = 0;
 pub(crate) struct EventLoop<S: Service> {
     pub(crate) service: S,
     pub(crate) driver: Box<dyn Driver>,
-    pub(crate) connections: Vec<Option<Connection>>,
+    pub(crate) connections: ConnectionTable,
     pub(crate) areas: Areas,
     pub(crate) sockets: Sockets,
     pub(crate) timers: Timers,
@@ -52,9 +53,7 @@ pub(crate) struct EventLoop<S: Service> {
     pub(crate) awaiting_buffer: Vec<u32>,
     /// Slots whose stream is over, until their endpoints are idle.
     pub(crate) closing: Vec<u32>,
-    /// Slots that have a staging area.
-    pub(crate) holders: Vec<u32>,
-    pub(crate) sweep_at: Option<Instant>,
+    pub(crate) holders: StagingHolders,
     pub(crate) expecting: usize,
     pub(crate) contention: Contention,
     /// Something is left to do without waiting.
@@ -102,7 +101,7 @@ impl<S: Service> EventLoop<S> {
         Ok(Self {
             service: service(),
             driver,
-            connections: Vec::new(),
+            connections: ConnectionTable::default(),
             areas: Areas::new(&shared.config),
             sockets: Sockets::default(),
             spin: Spin::new(shared.config.spin),
@@ -115,8 +114,7 @@ impl<S: Service> EventLoop<S> {
             received: 0,
             awaiting_buffer: Vec::new(),
             closing: Vec::new(),
-            holders: Vec::new(),
-            sweep_at: None,
+            holders: StagingHolders::default(),
             expecting: 0,
             contention: Contention::default(),
             again: true,
@@ -215,8 +213,7 @@ impl<S: Service> EventLoop<S> {
     }
 
     fn is_late(&self, slot: u32) -> bool {
-        let connection = self.connections.get(slot as usize).and_then(Option::as_ref);
-        connection.is_some_and(|connection| connection.late)
+        self.connections.get(slot).is_some_and(|connection| connection.late)
     }
 
     /// Takes what has completed; a second time for what a readiness event has led to.
@@ -281,7 +278,7 @@ impl<S: Service> EventLoop<S> {
         while let Some((when, slot)) = self.timers.pop_due(now) {
             self.handle_due(slot, when, now);
         }
-        if self.sweep_at.is_some_and(|at| at <= now) {
+        if self.holders.take_sweep(now) {
             self.sweep(now);
         }
         if self.acceptor.poll_timeout().is_some_and(|at| at <= now) {
@@ -371,11 +368,7 @@ impl<S: Service> EventLoop<S> {
     fn reap_closed(&mut self, now: Instant) {
         let mut closing = std::mem::take(&mut self.closing);
         closing.retain(|slot| {
-            let place = self.connections.get_mut(*slot as usize);
-            let Some(connection) = place.and_then(|place| place.take_if(|connection| connection.is_gone()))
-            else {
-                return true;
-            };
+            let Some(connection) = self.connections.take_gone(*slot) else { return true };
             self.driver.detach(*slot);
             self.expecting -= usize::from(connection.expects);
             let (id, accepted) = (connection.id, connection.accepted);
@@ -397,7 +390,7 @@ impl<S: Service> EventLoop<S> {
             return;
         }
         self.ending = Some(now + limits::SHUTDOWN);
-        for slot in 0..position(self.connections.len()) {
+        for slot in self.connections.slots() {
             if self.connection(slot).is_some() {
                 self.end(slot, Ended::ByUs, now);
             }
@@ -410,9 +403,8 @@ impl<S: Service> EventLoop<S> {
         if self.service.is_finished() {
             self.begin_ending(now);
         }
-        self.ending.is_some_and(|deadline| {
-            now >= deadline || self.connections.iter().all(Option::is_none) && self.sockets.is_empty()
-        })
+        self.ending
+            .is_some_and(|deadline| now >= deadline || self.connections.is_empty() && self.sockets.is_empty())
     }
 
     /// How long the core may sleep.
@@ -421,8 +413,13 @@ impl<S: Service> EventLoop<S> {
             return Wait::No;
         }
         let retry_at = self.acceptor.poll_timeout();
-        let deadlines =
-            [self.timers.next(), self.service.poll_timeout(), self.sweep_at, retry_at, self.ending];
+        let deadlines = [
+            self.timers.next(),
+            self.service.poll_timeout(),
+            self.holders.poll_timeout(),
+            retry_at,
+            self.ending,
+        ];
         deadlines
             .into_iter()
             .flatten()

@@ -15,7 +15,8 @@
 //! | `spin`, `contention` | what the loop learns: whether spinning pays, whether connections share the core |
 //! | `wakeup` | waking a core |
 //! | `streams` | what a turn does for one connection |
-//! | `connection` | one connection's state, and how its endpoint is fed |
+//! | `connection`, `connection_table` | one connection's state, and how its endpoint is fed; all of a core |
+//! | `areas`, `staging_holders` | memory that bytes move through, and who has some while it waits |
 //! | `datagram_socket`, `sockets`, `socket_turns` | sockets for datagrams: bound, and what a turn does for them |
 //! | [`driver`] | the seam to the kernel; `driver::epoll` is one implementation |
 //! | `sys` | the other one, io_uring, memory that other processes can map, and all `unsafe` code |
@@ -38,6 +39,7 @@ mod completion_list;
 mod config;
 mod congestion;
 mod connection;
+mod connection_table;
 mod contention;
 mod convert;
 mod core_local;
@@ -56,6 +58,7 @@ mod shared;
 mod socket_turns;
 mod sockets;
 mod spin;
+mod staging_holders;
 mod streams;
 mod sys;
 mod threads;

@@ -11,6 +11,7 @@ use crate::driver::{Interest, Receive, Send};
 use crate::event_loop::EventLoop;
 use crate::limits;
 use crate::listener;
+use crate::staging_holders::Moved;
 
 /// The error's number, for endpoints.
 fn number(error: &io::Error) -> i32 {
@@ -24,17 +25,11 @@ fn is_passing(error: &io::Error) -> bool {
 
 impl<S: Service> EventLoop<S> {
     pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
-        self.connections.get_mut(slot as usize)?.as_mut()
+        self.connections.get_mut(slot)
     }
 
     pub(crate) fn insert(&mut self, slot: u32, connection: Connection) {
-        let index = slot as usize;
-        if self.connections.len() <= index {
-            self.connections.resize_with(index + 1, || None);
-        }
-        if let Some(place) = self.connections.get_mut(index) {
-            *place = Some(connection);
-        }
+        self.connections.insert(slot, connection);
     }
 
     /// Makes the connection take part in this turn.
@@ -87,9 +82,7 @@ impl<S: Service> EventLoop<S> {
             Phase::Lingering => self.arm(slot, now),
             Phase::Connecting | Phase::Ended => {}
         }
-        let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
-            return;
-        };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         let expects = !connection.is_end_reported() && connection.endpoint.expects_work();
         self.expecting += usize::from(expects);
         self.expecting -= usize::from(std::mem::replace(&mut connection.expects, expects));
@@ -98,9 +91,7 @@ impl<S: Service> EventLoop<S> {
 
     /// Starts a send, if none is under way and there is anything to say.
     fn transmit(&mut self, slot: u32, now: Instant) {
-        let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
-            return;
-        };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         if let Some(rest) = connection.unsent.take() {
             return self.send(slot, rest);
         }
@@ -150,9 +141,7 @@ impl<S: Service> EventLoop<S> {
     /// Makes the next bytes come: by a receive that waits, or by a poll that holds no memory.
     fn arm(&mut self, slot: u32, now: Instant) {
         let waits = self.driver.waits_with_memory();
-        let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
-            return;
-        };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.receiving || connection.polling {
             return;
         }
@@ -165,8 +154,7 @@ impl<S: Service> EventLoop<S> {
         if connection.receive.is_none() && holds {
             connection.receive = Some(self.areas.take_receive());
             if waits {
-                connection.held_at = Some(self.holders.len());
-                self.holders.push(slot);
+                connection.held_at = Some(self.holders.add(slot));
             }
         }
         self.again |= connection.feed(now);
@@ -187,9 +175,7 @@ impl<S: Service> EventLoop<S> {
 
     fn receive(&mut self, slot: u32, mut receive: Box<Receive>, now: Instant) {
         receive.limit(self.areas.receive_share(self.holders.len().max(self.arrivals)));
-        let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::as_mut) else {
-            return;
-        };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         if receive.room() == 0 {
             // The endpoint asks for more than it said it would ever need.
             self.release(slot, receive);
@@ -200,8 +186,8 @@ impl<S: Service> EventLoop<S> {
         if std::mem::take(&mut connection.readable) {
             return self.receive_announced(slot, receive);
         }
-        if !connection.committed && self.sweep_at.is_none() && self.driver.waits_with_memory() {
-            self.sweep_at = Some(now + limits::QUIET);
+        if !connection.committed && self.driver.waits_with_memory() {
+            self.holders.watch(now);
         }
         self.driver.receive(slot, receive);
     }
@@ -233,9 +219,9 @@ impl<S: Service> EventLoop<S> {
         let Some(place) = self.connection(slot).and_then(|connection| connection.held_at.take()) else {
             return;
         };
-        self.holders.swap_remove(place);
-        let moved = self.holders.get(place).copied();
-        if let Some(moved) = moved.and_then(|moved| self.connection(moved)) {
+        if let Some(Moved { slot, place }) = self.holders.remove(place)
+            && let Some(moved) = self.connection(slot)
+        {
             moved.held_at = Some(place);
         }
     }
@@ -254,11 +240,10 @@ impl<S: Service> EventLoop<S> {
 
     /// Takes staging areas back from connections that have been quiet.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        self.sweep_at = None;
         self.areas.trim();
         let mut waiting = false;
-        for slot in &self.holders {
-            let connection = self.connections.get_mut(*slot as usize).and_then(Option::as_mut);
+        for slot in self.holders.slots() {
+            let connection = self.connections.get_mut(*slot);
             let Some(connection) =
                 connection.filter(|connection| connection.receiving && !connection.committed)
             else {
@@ -271,7 +256,7 @@ impl<S: Service> EventLoop<S> {
             }
         }
         if waiting {
-            self.sweep_at = Some(now + limits::QUIET);
+            self.holders.watch(now);
         }
     }
 
