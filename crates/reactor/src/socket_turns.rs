@@ -11,7 +11,7 @@ use crate::datagram_socket::{self, DatagramSocket};
 use crate::driver::{Interest, SendRoom};
 use crate::event_loop::EventLoop;
 use crate::limits::{RECEIVES_AT_ONCE, SEND_RETRY};
-use crate::sockets::Socket;
+use crate::sockets::{Phase, Socket};
 
 impl<S: Service> EventLoop<S> {
     /// Offers a socket to the service, which may have no use for it.
@@ -63,7 +63,7 @@ impl<S: Service> EventLoop<S> {
             endpoint,
             polling: false,
             touched: false,
-            closing: false,
+            phase: Phase::Open,
             retry_at: None,
             scheduled: None,
             expects: false,
@@ -97,7 +97,7 @@ impl<S: Service> EventLoop<S> {
     pub(crate) fn handle_socket_ready(&mut self, slot: u32, now: Instant) -> bool {
         let Some(socket) = self.sockets.by_slot.get_mut(&slot) else { return false };
         socket.polling = false;
-        if socket.closing {
+        if socket.phase == Phase::Closing {
             self.remove_socket(slot, now);
             return true;
         }
@@ -165,21 +165,18 @@ impl<S: Service> EventLoop<S> {
         let budget = self.areas.turn();
         let Some(socket) = self.sockets.by_slot.get_mut(&slot) else { return };
         socket.touched = false;
-        if socket.closing {
+        if socket.phase == Phase::Closing {
             return;
         }
         let (mut sent, mut goes_on) = (0, true);
         socket.retry_at = None;
         while goes_on && sent < budget {
-            match socket.transmit(now) {
-                Ok(count) => {
-                    sent += count;
-                    goes_on = count > 0;
-                }
-                Err(_) => {
-                    socket.retry_at = Some(now + SEND_RETRY);
-                    goes_on = false;
-                }
+            if let Ok(count) = socket.transmit(now) {
+                sent += count;
+                goes_on = count > 0;
+            } else {
+                socket.retry_at = Some(now + SEND_RETRY);
+                goes_on = false;
             }
         }
         let expects = socket.endpoint.expects_work();
@@ -198,7 +195,7 @@ impl<S: Service> EventLoop<S> {
 
     fn close_socket(&mut self, slot: u32, now: Instant) {
         let Some(socket) = self.sockets.by_slot.get_mut(&slot) else { return };
-        if std::mem::replace(&mut socket.closing, true) {
+        if std::mem::replace(&mut socket.phase, Phase::Closing) == Phase::Closing {
             return;
         }
         if socket.polling {

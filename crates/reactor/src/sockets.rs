@@ -14,6 +14,15 @@ use protocol::Instant;
 use crate::limits::DATAGRAM_AREA;
 use crate::sys::{receive_now, send_now};
 
+/// Whether a socket is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It is.
+    Open,
+    /// It goes once its poll has ended.
+    Closing,
+}
+
 /// A socket with its endpoint.
 pub(crate) struct Socket {
     pub(crate) id: EndpointId,
@@ -23,8 +32,7 @@ pub(crate) struct Socket {
     pub(crate) endpoint: Box<dyn DatagramEndpoint>,
     pub(crate) polling: bool,
     pub(crate) touched: bool,
-    /// It goes once its poll has ended.
-    pub(crate) closing: bool,
+    pub(crate) phase: Phase,
     /// When a send that found no room is tried again.
     pub(crate) retry_at: Option<Instant>,
     /// The earliest entry among the timers.
@@ -92,7 +100,7 @@ impl Sockets {
     }
 
     pub(crate) fn take_turn(&mut self, slot: u32, now: Instant) {
-        if let Some(socket) = self.by_slot.get_mut(&slot).filter(|socket| !socket.closing) {
+        if let Some(socket) = self.by_slot.get_mut(&slot).filter(|socket| socket.phase == Phase::Open) {
             socket.endpoint.turn(now);
         }
     }

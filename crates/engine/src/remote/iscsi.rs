@@ -328,7 +328,7 @@ impl Route for Sessions {
         let (place, shared) = (Rc::clone(&found), Arc::clone(&self.shared));
         let hear = Rc::new(move |info, _: &Link| match info {
             Info::Unit(unit) => {
-                *place.borrow_mut() = Some(Entered { facts: facts(&unit), portal_group: unit.portal_group })
+                *place.borrow_mut() = Some(Entered { facts: facts(&unit), portal_group: unit.portal_group });
             }
             Info::Size(geometry) => shared.resize(geometry),
             Info::Targets(_) | Info::Moved(_) => {}

@@ -239,8 +239,7 @@ impl<D: TargetDatamover> Target<D> {
         true
     }
 
-    fn send_ready(&mut self, ready: Ready) {
-        let Ready { header, delivery, then } = ready;
+    fn send_ready(&mut self, Ready { header, delivery, then }: Ready) {
         self.respond(header, Vec::new(), delivery);
         if then == Then::Close {
             self.close(CloseReason::Finished);

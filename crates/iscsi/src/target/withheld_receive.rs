@@ -39,14 +39,13 @@ enum Event {
 impl State {
     fn after(self, event: Event) -> Self {
         match (self, event) {
-            (_, Event::Ended) => Self::Open,
             (_, Event::RequestRefused { returns }) => Self::Request { returns },
             (_, Event::CommandRefused { slot, returns }) => Self::Command { slot, returns },
             (Self::Command { slot, .. } | Self::Resumed { slot }, Event::Received | Event::Released) => {
                 Self::Resumed { slot }
             }
-            (Self::Open | Self::Request { .. }, Event::Received | Event::Released) => Self::Open,
-            (_, Event::CommandTaken) => Self::Open,
+            (Self::Open | Self::Request { .. }, Event::Received | Event::Released)
+            | (_, Event::CommandTaken | Event::Ended) => Self::Open,
         }
     }
 }

@@ -153,7 +153,7 @@ where
     }
 
     fn handle_memory(&mut self, now: Instant) {
-        self.turn(now, |upper| upper.handle_memory());
+        self.turn(now, UpperLayer::handle_memory);
     }
 
     fn handle_ended(&mut self, now: Instant, how: Ended) {
