@@ -16,13 +16,14 @@ use zerocopy::IntoBytes;
 
 use super::allocation_queries::AllocationQueries;
 use super::capsule_data::CapsuleData;
-use super::command_table::{CommandTable, EndedCommand, HostCommand, ReadTarget, WriteSource};
+use super::command_table::{
+    CommandTable, EndedCommand, HostCommand, ReadTarget, WriteSource, ZeroMethod, Zeroes,
+};
 use super::entry::{block, fits, moving};
 use super::fabric_transport::{CommandCapsule, FabricTransport};
 use super::keep_alive::KeepAlive;
 use super::setup::{Next, Setup, WantedNamespace};
 use super::status_poll::Readiness;
-use super::zeroes::{ZeroMethod, Zeroes};
 use super::{Action, Config, Failure, Input, Queue, RemoteNamespace};
 use crate::cqe::CompletionQueueEntry;
 use crate::fabrics::{ANY_CONTROLLER, Connect, ConnectData, Property, disconnect};

@@ -8,8 +8,7 @@ use buf::{BufList, SharedBuf};
 use protocol::Instant;
 use volume::{Extent, Outcome, Tag, VolumeErrorKind};
 
-pub(super) use super::command_table::Zeroes;
-use super::command_table::{HostCommand, WriteSource, ZeroesCommand};
+use super::command_table::{HostCommand, WriteSource, ZeroMethod, Zeroes, ZeroesCommand};
 use super::entry::{block, moving};
 use super::fabric_transport::{CommandCapsule, FabricTransport};
 use super::queue::HostQueue;
@@ -18,15 +17,6 @@ use crate::opcode::nvm;
 use crate::sgl::SglDescriptor;
 use crate::status::Status;
 use crate::width::to_field;
-
-/// How blocks are zeroed at a controller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ZeroMethod {
-    /// By Write Zeroes, until the controller refuses one.
-    WriteZeroes,
-    /// By writes of zeros.
-    Write,
-}
 
 impl Zeroes {
     /// What is left when the first blocks are done.
