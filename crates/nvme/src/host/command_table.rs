@@ -134,6 +134,15 @@ pub(crate) struct ZeroesCommand {
     pub(crate) blocks: u64,
 }
 
+/// How blocks are zeroed at a controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ZeroMethod {
+    /// By Write Zeroes, until the controller refuses one.
+    WriteZeroes,
+    /// By writes of zeros.
+    Write,
+}
+
 /// Blocks to be zeroed, as many as there may be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Zeroes {
