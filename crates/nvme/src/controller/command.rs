@@ -34,11 +34,24 @@ impl ReceivedCommand {
         self.pointer.and_then(DataPointer::keyed_block)
     }
 
+    /// What is left of the command when it ends.
+    #[inline]
+    pub(super) const fn ended(&self) -> EndedCommand {
+        EndedCommand { cid: self.entry.cid.get(), pointer: self.pointer }
+    }
+
     /// The command in a capsule with so many bytes of data behind it.
     #[inline]
     pub(super) const fn capsule(&self, data: usize, sgls: SglSupport) -> Capsule {
         Capsule { data, sgls, pointer: self.pointer }
     }
+}
+
+/// What is left of a command when it ends: what its completion and its data need.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndedCommand {
+    pub(crate) cid: u16,
+    pub(crate) pointer: Option<DataPointer>,
 }
 
 /// Where a request goes, and what it was judged by.

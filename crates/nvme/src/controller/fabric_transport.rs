@@ -14,7 +14,7 @@ use buf::BufList;
 use super::command::ReceivedCommand;
 use crate::cqe::CompletionQueueEntry;
 use crate::log::TransportType;
-use crate::sgl::SglSupport;
+use crate::sgl::{KeyedBlock, SglSupport};
 
 /// The transport of one queue, as the controller's queue sees it.
 pub trait FabricTransport {
@@ -34,7 +34,7 @@ pub trait FabricTransport {
     const STALLED: &'static str;
 
     /// Sends a command's data, if it has any for the host, and its completion.
-    fn send_response(&mut self, response: Response<'_>);
+    fn send_response(&mut self, response: Response);
 
     /// Fetches a command's data from the host, all of it, into the memory that [`take_buffer`](super::ControllerQueue::take_buffer) has for its slot.
     fn get_data(&mut self, get: GetData<'_>);
@@ -48,9 +48,9 @@ pub trait FabricTransport {
 
 /// The end of a command.
 #[derive(Debug)]
-pub struct Response<'a> {
-    /// The command: where its data goes at the host, and which key is of no use any more.
-    pub command: &'a ReceivedCommand,
+pub struct Response {
+    /// The command's memory at the host, if a key opens it: where its data goes, and which key is of no use any more.
+    pub block: Option<KeyedBlock>,
     /// Its completion.
     pub completion: CompletionQueueEntry,
     /// Data for the host, exactly as much as the command's data pointer says.

@@ -192,8 +192,13 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// Takes a command that came with `data` bytes in its capsule. None may come while the group decides about the queue
     /// ([`ControllerQueue::is_connecting`]).
     #[inline]
-    pub fn handle_submission(&mut self, now: Instant, entry: SubmissionQueueEntry, data: usize) -> Admission {
-        let command = ReceivedCommand::new(entry);
+    pub fn handle_submission(
+        &mut self,
+        now: Instant,
+        entry: &SubmissionQueueEntry,
+        data: usize,
+    ) -> Admission {
+        let command = ReceivedCommand::new(*entry);
         let capsule = command.capsule(data, T::SGLS);
         let cid = entry.cid.get();
         let abort = self.aborts.take_unread(cid);
@@ -202,19 +207,19 @@ impl<T: FabricTransport> ControllerQueue<T> {
         } else if abort.is_some() {
             Plan::fail(Status::ABORT_REQUESTED)
         } else if (self.slots.is_spent() && !self.has_more_slots(cid))
-            || !self.has_room_for_answer(&entry, capsule)
+            || !self.has_room_for_answer(entry, capsule)
         {
             if self.gate.withholds(self.now, self.patience()) {
                 return Admission::Withheld;
             }
             Plan::fail(Status::COMMAND_INTERRUPTED)
         } else {
-            self.decide(now, &entry, capsule)
+            self.decide(now, entry, capsule)
         };
         // A completion says where the head is once its own command is consumed (NVMe Base §3.3.1.2.1, SQHD).
         let before = self.head;
         self.head.advance();
-        let admission = self.carry_out(now, command, plan);
+        let admission = self.carry_out(now, &command, plan);
         match self.state {
             _ if admission == Admission::Withheld => self.head = before,
             QueueState::Admin(_) => self.after_admin(),

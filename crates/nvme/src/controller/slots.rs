@@ -8,7 +8,7 @@ use protocol::Instant;
 use volume::VolumeId;
 
 use super::allocation::QueryProgress;
-use super::command::{DataTransfer, Position, ReceivedCommand};
+use super::command::{DataTransfer, EndedCommand, Position, ReceivedCommand};
 use crate::limits::{ABANDONED, FIRST_SLOTS};
 
 /// How far a command is.
@@ -163,7 +163,7 @@ impl Slots {
     }
 
     /// Begins a command; `None` when all slots are in use.
-    pub(crate) fn begin(&mut self, command: ReceivedCommand, step: Step) -> Option<u16> {
+    pub(crate) fn begin(&mut self, command: &ReceivedCommand, step: Step) -> Option<u16> {
         let index = self.free.pop().or_else(|| self.add())?;
         let cid = u32::from(command.entry.cid.get());
         if let Some(place) = self.cids.get_mut(usize::from(index)) {
@@ -171,7 +171,7 @@ impl Slots {
         }
         self.count(cid, 1);
         let slot = self.get(index)?;
-        slot.command = command;
+        slot.command = *command;
         // A free slot holds nothing: to say so spares looking for what is to be dropped there.
         debug_assert!(matches!(slot.step, Step::Free));
         core::mem::forget(core::mem::replace(&mut slot.step, step));
@@ -183,7 +183,7 @@ impl Slots {
     }
 
     /// Ends a command and gives what it was; `None` if there is none.
-    pub(crate) fn end(&mut self, index: u16) -> Option<ReceivedCommand> {
+    pub(crate) fn end(&mut self, index: u16) -> Option<EndedCommand> {
         let slot = self.list.get_mut(usize::from(index))?;
         match slot.step {
             Step::Free => return None,
@@ -191,7 +191,7 @@ impl Slots {
             _ => {}
         }
         slot.step = Step::Free;
-        let command = slot.command;
+        let command = slot.command.ended();
         self.forget(index);
         self.free.push(index);
         Some(command)
@@ -208,14 +208,14 @@ impl Slots {
 
     /// Ends a command whose data is still to come: its memory and its identifier are free at once, its slot, which is
     /// the transfer tag, once the data has come. `None` when that is not so, or there are too many already.
-    pub(crate) fn abandon(&mut self, index: u16) -> Option<ReceivedCommand> {
+    pub(crate) fn abandon(&mut self, index: u16) -> Option<EndedCommand> {
         let slot = self.list.get_mut(usize::from(index))?;
         let Step::Data { received, length, .. } = slot.step else { return None };
         if self.abandoned >= ABANDONED {
             return None;
         }
         slot.step = Step::Abandoned { received, length };
-        let command = slot.command;
+        let command = slot.command.ended();
         self.forget(index);
         self.abandoned = self.abandoned.saturating_add(1);
         if self.abandoned > self.spare {

@@ -57,10 +57,10 @@ impl FabricTransport for Transport {
     const DAMAGED: &'static str = "memory that cannot be read";
     const STALLED: &'static str = STALLED;
 
-    fn send_response(&mut self, response: Response<'_>) {
-        let Response { command, completion, data, .. } = response;
+    fn send_response(&mut self, response: Response) {
+        let Response { block, completion, data, .. } = response;
         self.unsent.add(data.as_ref().map_or(0, BufList::unpooled));
-        self.responses.push_back(Waiting { completion, block: command.keyed_block(), data });
+        self.responses.push_back(Waiting { completion, block, data });
     }
 
     fn get_data(&mut self, get: GetData<'_>) {
@@ -127,7 +127,7 @@ impl MemoryController {
             self.queue.end(CloseReason::Violation("a command before the queue was connected"));
             return 0;
         }
-        match self.queue.handle_submission(self.now, entry, length) {
+        match self.queue.handle_submission(self.now, &entry, length) {
             Admission::Withheld => return 0,
             Admission::Taken => {}
             Admission::Receives { slot, offset } => {

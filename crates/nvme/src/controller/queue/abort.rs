@@ -36,7 +36,7 @@ pub(super) enum Stopped {
 
 impl<T: FabricTransport> ControllerQueue<T> {
     /// Takes an Abort on the admin queue. Its slot is the mark by which the outcome is known.
-    pub(super) fn begin_abort(&mut self, now: Instant, command: ReceivedCommand) {
+    pub(super) fn begin_abort(&mut self, now: Instant, command: &ReceivedCommand) {
         let Some(tag) = self.slots.begin(command, Step::Held) else { return };
         let QueueState::Admin(admin) = &mut self.state else { return };
         admin.aborts = admin.aborts.saturating_add(1);
@@ -115,7 +115,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
         };
         let Some(command) = ended else { return Stopped::Owed };
         self.data.on_abandoned(source);
-        self.complete(&command, CommandResult::of(status), None);
+        self.complete(command, CommandResult::of(status), None);
         self.settle_aborts(index, status);
         Stopped::Ended
     }

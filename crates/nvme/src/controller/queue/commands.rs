@@ -10,26 +10,29 @@ use super::{Admission, ControllerQueue, Integrity, QueueState};
 use crate::controller::Action;
 use crate::controller::admin::ReportedEvent;
 use crate::controller::allocation::{NextQuery, Query, QueryProgress};
-use crate::controller::command::{CommandResult, Plan, Position, ReceivedCommand, VolumeRef};
+use crate::controller::command::{CommandResult, EndedCommand, Plan, Position, ReceivedCommand, VolumeRef};
 use crate::controller::data_progress::DataSource;
 use crate::controller::fabric_transport::{FabricTransport, Response};
 use crate::controller::slots::Step;
 use crate::cqe::CompletionQueueEntry;
 use crate::opcode::{CommandGroup, admin::GET_LBA_STATUS, nvm};
+use crate::sgl::DataPointer;
 use crate::status::Status;
 use crate::subsystem::{self, ControllerState};
 
 impl<T: FabricTransport> ControllerQueue<T> {
     /// Does what was decided about a command.
     #[inline]
-    pub(super) fn carry_out(&mut self, now: Instant, command: ReceivedCommand, plan: Plan) -> Admission {
+    pub(super) fn carry_out(&mut self, now: Instant, command: &ReceivedCommand, plan: Plan) -> Admission {
         match plan {
-            Plan::Finish(result) => self.complete(&command, result, None),
-            Plan::Respond(bytes) => self.complete(&command, CommandResult::SUCCESS, Some(bytes.into())),
+            Plan::Finish(result) => self.complete(command.ended(), result, None),
+            Plan::Respond(bytes) => {
+                self.complete(command.ended(), CommandResult::SUCCESS, Some(bytes.into()))
+            }
             Plan::Receive { length, in_capsule: true, transfer } => {
                 return self.receive_capsule(command, length, transfer);
             }
-            Plan::Read(read) if self.waiters.is_empty() && self.begin_read(&command, &read) => {}
+            Plan::Read(read) if self.waiters.is_empty() && self.begin_read(command, &read) => {}
             plan @ (Plan::Read(_) | Plan::Receive { .. }) => self.begin_with_memory(now, command, &plan),
             Plan::Submit { volume_ref, operation } => {
                 let slot =
@@ -135,26 +138,22 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// Ends a slot's command.
     pub(super) fn finish(&mut self, slot: u16, result: CommandResult, data: Option<BufList>) {
         if let Some(command) = self.slots.end(slot) {
-            self.complete(&command, result, data);
+            self.complete(command, result, data);
             self.settle_aborts(slot, result.status);
         }
     }
 
-    pub(super) fn complete(
-        &mut self,
-        command: &ReceivedCommand,
-        result: CommandResult,
-        data: Option<BufList>,
-    ) {
+    pub(super) fn complete(&mut self, command: EndedCommand, result: CommandResult, data: Option<BufList>) {
         let CommandResult { status, value } = result;
         if status.code() == Status::RESERVATION_CONFLICT.code() {
             self.notices.push(NoticeKind::Conflict, "Reservation Conflict");
         }
         let completion =
-            CompletionQueueEntry::new(command.entry.cid.get(), self.head.report(), status).with_result(value);
+            CompletionQueueEntry::new(command.cid, self.head.report(), status).with_result(value);
         if self.close.is_none() {
+            let block = command.pointer.and_then(DataPointer::keyed_block);
             let sq_flow_off = self.head.is_flow_off();
-            self.transport.send_response(Response { command, completion, data, sq_flow_off });
+            self.transport.send_response(Response { block, completion, data, sq_flow_off });
         }
     }
 
@@ -201,13 +200,13 @@ impl<T: FabricTransport> ControllerQueue<T> {
     }
 
     /// Takes a Get LBA Status. The answer's memory is the pool's; without any, the host is to try again.
-    fn begin_query(&mut self, command: ReceivedCommand, query: &Query) {
+    fn begin_query(&mut self, command: &ReceivedCommand, query: &Query) {
         let volume_ref = match self.judge_query(query.volume) {
             Ok(volume_ref) => volume_ref,
-            Err(status) => return self.complete(&command, CommandResult::of(status), None),
+            Err(status) => return self.complete(command.ended(), CommandResult::of(status), None),
         };
         let Some(answer) = self.memory.take(query.length) else {
-            return self.complete(&command, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
+            return self.complete(command.ended(), CommandResult::of(Status::COMMAND_INTERRUPTED), None);
         };
         let slot = self.slots.begin(command, Step::Query(Box::new(QueryProgress::new(query, answer))));
         self.submit(slot, volume_ref, Operation::QueryAllocation { extent: query.extent });

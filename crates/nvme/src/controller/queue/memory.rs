@@ -76,7 +76,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// Takes a command with its data; it is withheld until there is memory for that.
     pub(super) fn receive_capsule(
         &mut self,
-        command: ReceivedCommand,
+        command: &ReceivedCommand,
         length: usize,
         transfer: Option<DataTransfer>,
     ) -> Admission {
@@ -86,7 +86,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
             if self.gate.withholds(self.now, self.patience()) {
                 return Admission::Withheld;
             }
-            self.complete(&command, CommandResult::of(Status::COMMAND_INTERRUPTED), None);
+            self.complete(command.ended(), CommandResult::of(Status::COMMAND_INTERRUPTED), None);
             return Admission::Taken;
         };
         self.gate.on_memory();
@@ -104,13 +104,13 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// Begins a read for which no command waits, if there is memory for its data.
     pub(super) fn begin_read(&mut self, command: &ReceivedCommand, read: &Read) -> bool {
         let Some(into) = self.memory.take(read.length) else { return false };
-        let slot = self.slots.begin(*command, Step::submitted(read.volume_ref.volume, Position::START));
+        let slot = self.slots.begin(command, Step::submitted(read.volume_ref.volume, Position::START));
         self.submit(slot, read.volume_ref, Operation::Read { extent: read.extent, into });
         true
     }
 
     /// Begins a new command with memory for its data, or lets it wait for that. What is little need not wait behind what is long.
-    pub(super) fn begin_with_memory(&mut self, now: Instant, command: ReceivedCommand, plan: &Plan) {
+    pub(super) fn begin_with_memory(&mut self, now: Instant, command: &ReceivedCommand, plan: &Plan) {
         let Some(slot) = self.slots.begin(command, Step::Waiting) else { return };
         let take = if self.waiters.is_empty() { QueueMemory::take } else { QueueMemory::take_of_floor };
         if !self.go_on_with_memory(slot, plan, take) {

@@ -24,7 +24,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     }
 
     /// Takes a Disconnect.
-    pub(super) fn begin_disconnect(&mut self, now: Instant, command: ReceivedCommand) {
+    pub(super) fn begin_disconnect(&mut self, now: Instant, command: &ReceivedCommand) {
         let Some(slot) = self.slots.begin(command, Step::Held) else { return };
         self.quiesce.begin(Waiter::Disconnect { slot });
         self.end_commands(now, |_| true);
@@ -54,7 +54,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// Takes the Property Set that disables the controller or shuts it down: it is answered when that is so, as hosts that do not look
     /// at CSTS take it.
-    pub(super) fn begin_quiesce(&mut self, now: Instant, command: ReceivedCommand) {
+    pub(super) fn begin_quiesce(&mut self, now: Instant, command: &ReceivedCommand) {
         let Some(slot) = self.slots.begin(command, Step::Held) else { return };
         self.quiesce.hold(slot, now + QUIESCE_TIME);
     }

@@ -257,7 +257,7 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
     #[inline]
     fn handle_capsule(&mut self, now: Instant, capsule: &Capsule) -> Result<bool, &'static str> {
         let bytes = capsule.buf.get(..capsule.length).unwrap_or_default();
-        let (entry, data) = SubmissionQueueEntry::read_from_prefix(bytes).map_err(|_| SHORT_CAPSULE)?;
+        let (entry, data) = SubmissionQueueEntry::ref_from_prefix(bytes).map_err(|_| SHORT_CAPSULE)?;
         if self.queue.is_connecting() {
             return Err(EARLY_COMMAND);
         }

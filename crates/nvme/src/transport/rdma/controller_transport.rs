@@ -55,10 +55,10 @@ impl FabricTransport for ControllerTransport {
     const STALLED: &'static str = "the host does not answer RDMA Reads";
 
     #[inline]
-    fn send_response(&mut self, response: Response<'_>) {
-        let Response { command, completion, data, .. } = response;
+    fn send_response(&mut self, response: Response) {
+        let Response { block, completion, data, .. } = response;
         self.unpooled = self.unpooled.saturating_add(data.as_ref().map_or(0, BufList::unpooled));
-        self.responses.push_back(Waiting { completion, block: command.keyed_block(), data });
+        self.responses.push_back(Waiting { completion, block, data });
     }
 
     #[inline]

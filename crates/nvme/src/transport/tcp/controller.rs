@@ -95,8 +95,8 @@ impl ControllerConnection {
             }
             PduType::IC_REQ if !initialised => self.handle_ic_req(framed).map(|()| true),
             PduType::CAPSULE_CMD if initialised && !self.queue.is_connecting() => {
-                let Ok((capsule, _)) = CapsuleCmd::read_from_prefix(framed.header) else { return Ok(false) };
-                let admission = self.queue.handle_submission(now, capsule.entry, framed.data);
+                let Ok((capsule, _)) = CapsuleCmd::ref_from_prefix(framed.header) else { return Ok(false) };
+                let admission = self.queue.handle_submission(now, &capsule.entry, framed.data);
                 Ok(self.follow(admission, framed.data))
             }
             PduType::H2C_DATA if initialised && !self.queue.is_connecting() => {

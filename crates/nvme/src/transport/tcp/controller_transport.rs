@@ -53,7 +53,7 @@ impl FabricTransport for ControllerTransport {
     const STALLED: &'static str = "the host stopped in the middle of a PDU";
 
     #[inline]
-    fn send_response(&mut self, response: Response<'_>) {
+    fn send_response(&mut self, response: Response) {
         let Response { completion: entry, data, sq_flow_off: may_omit, .. } = response;
         self.unsent.add(data.as_ref().map_or(0, BufList::unpooled));
         self.outgoing.push_back(Outgoing::Complete { entry, data, may_omit });
