@@ -185,7 +185,7 @@ impl Rig {
             match self.queues[queue].connection.poll_action() {
                 None => continue,
                 Some(Action::Submit(Submission { volume, request, .. })) => {
-                    self.held.push_back((queue, volume, request))
+                    self.held.push_back((queue, volume, request));
                 }
                 Some(Action::Cancel { tag, .. }) => self.cancelled.push((queue, tag)),
                 Some(Action::Reserve { .. }) => panic!("nothing is reserved here"),

@@ -116,15 +116,6 @@ pub(crate) struct AllocationRead {
     pub(crate) extent: Extent,
 }
 
-/// How blocks are zeroed at a controller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ZeroMethod {
-    /// By Write Zeroes, until the controller refuses one.
-    WriteZeroes,
-    /// By writes of zeros.
-    Write,
-}
-
 /// A Write Zeroes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ZeroesCommand {

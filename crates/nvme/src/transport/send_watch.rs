@@ -79,6 +79,8 @@ mod tests {
 
     use super::*;
 
+    type Event = fn(&mut SendWatch, Instant) -> Option<Delivery>;
+
     #[test]
     fn table_of_all_transitions() {
         let (scarce, usual) = (Instant::ZERO + SCARCE_SEND_TIME, Instant::ZERO + SEND_TIME);
@@ -89,7 +91,6 @@ mod tests {
             watch if watch == sending => "Sending",
             SendWatch::Sending { .. } => "Sending, looked at again",
         };
-        type Event = fn(&mut SendWatch, Instant) -> Option<Delivery>;
         let time: [(&str, Event); 2] = [
             ("enough memory", |watch, now| Some(watch.on_time(now, Allowance::Usual))),
             ("scarce memory", |watch, now| Some(watch.on_time(now, Allowance::Scarce))),

@@ -27,7 +27,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
         match plan {
             Plan::Finish(result) => self.complete(command.ended(), result, None),
             Plan::Respond(bytes) => {
-                self.complete(command.ended(), CommandResult::SUCCESS, Some(bytes.into()))
+                self.complete(command.ended(), CommandResult::SUCCESS, Some(bytes.into()));
             }
             Plan::Receive { length, in_capsule: true, transfer } => {
                 return self.receive_capsule(command, length, transfer);
