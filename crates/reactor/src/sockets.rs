@@ -19,6 +19,7 @@ use crate::limits::{DATAGRAM_AREA, RECEIVES_AT_ONCE, SEND_RETRY};
 use crate::sys::{receive_now, send_now};
 
 /// A socket with its endpoint.
+#[expect(clippy::struct_excessive_bools, reason = "what is under way is independent of each other")]
 pub(crate) struct Socket {
     id: EndpointId,
     /// Whose it is, if it was bound by order.
@@ -54,6 +55,13 @@ impl Socket {
             }
         }
     }
+}
+
+/// A socket that is bound, before it has its place.
+struct Bound {
+    id: EndpointId,
+    listener: Option<ListenerId>,
+    socket: DatagramSocket,
 }
 
 fn is_without_room(error: &io::Error) -> bool {
@@ -110,7 +118,7 @@ impl<S: Service> EventLoop<S> {
         match self.service.open_socket(now, opened) {
             Some(mut endpoint) if self.ending.is_none() => {
                 endpoint.handle_opened(now, opened);
-                self.insert_socket((id, Some(listener)), socket, endpoint, now);
+                self.insert_socket(Bound { id, listener: Some(listener), socket }, endpoint, now);
             }
             _ => self.local.slots.borrow_mut().give_back(slot_of(id)),
         }
@@ -124,7 +132,7 @@ impl<S: Service> EventLoop<S> {
                 let opened =
                     OpenSocket { endpoint: id, local: outward.socket.local(), path: Some(outward.path) };
                 endpoint.handle_opened(now, opened);
-                self.insert_socket((id, None), outward.socket, endpoint, now);
+                self.insert_socket(Bound { id, listener: None, socket: outward.socket }, endpoint, now);
             }
             Err(error) => {
                 endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
@@ -133,13 +141,8 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    fn insert_socket(
-        &mut self,
-        (id, listener): (EndpointId, Option<ListenerId>),
-        socket: DatagramSocket,
-        mut endpoint: Box<dyn DatagramEndpoint>,
-        now: Instant,
-    ) {
+    fn insert_socket(&mut self, bound: Bound, mut endpoint: Box<dyn DatagramEndpoint>, now: Instant) {
+        let Bound { id, listener, socket } = bound;
         let (slot, descriptor) = (slot_of(id), Rc::new(socket.into_descriptor()));
         if let Err(error) = self.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown) {
             endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
@@ -260,16 +263,12 @@ impl<S: Service> EventLoop<S> {
         let (mut sent, mut goes_on) = (0, true);
         socket.retry_at = None;
         while goes_on && sent < budget {
-            match socket.transmit(now) {
-                Ok(count) => {
-                    sent += count;
-                    goes_on = count > 0;
-                }
-                Err(_) => {
-                    socket.retry_at = Some(now + SEND_RETRY);
-                    goes_on = false;
-                }
-            }
+            let count = socket.transmit(now).unwrap_or_else(|_| {
+                socket.retry_at = Some(now + SEND_RETRY);
+                0
+            });
+            sent += count;
+            goes_on = count > 0;
         }
         let expects = socket.endpoint.expects_work();
         self.expecting += usize::from(expects);

@@ -73,7 +73,7 @@ impl Sockets {
     }
 
     /// Wakes the owners among `ready`, in whose place their sockets are to have a turn.
-    pub(crate) fn wake_owners(&self, ready: &mut Vec<EndpointId>) {
+    pub(crate) fn wake_owners(&self, ready: &mut [EndpointId]) {
         if self.places.is_empty() {
             return;
         }

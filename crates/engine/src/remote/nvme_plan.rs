@@ -162,7 +162,7 @@ impl Plan {
             return self.dial(Box::new(make), (waker, purpose), (tell, errand));
         };
         if let RdmaTransport::Roce { udp_port } = rdma.transport {
-            return self.connect_roce(udp_port, config, (waker, purpose), (tell, errand));
+            return self.connect_roce((udp_port, config), (waker, purpose), (tell, errand));
         }
         let iwarp = IwarpLink::new(rdma.crc, self.address, None);
         let make = move |now| {
@@ -177,8 +177,7 @@ impl Plan {
     /// Asks for a queue pair.
     fn connect_roce(
         &self,
-        udp_port: u16,
-        config: Config,
+        (udp_port, config): (u16, Config),
         (waker, purpose): (Waker, &Arc<()>),
         (tell, errand): (Tell<Info>, Option<Errand>),
     ) -> Rc<Link> {

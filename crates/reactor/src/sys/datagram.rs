@@ -50,7 +50,13 @@ pub(crate) fn number(
     let mut size = wire::bounded::<u32>(size_of::<libc::c_int>());
     // SAFETY: the kernel writes at most `size` bytes, which are those of the integer.
     let result = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, option, std::ptr::from_mut(&mut value).cast(), &mut size)
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_mut(&mut value).cast(),
+            &raw mut size,
+        )
     };
     if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
