@@ -13,6 +13,13 @@ use crate::event_loop::EventLoop;
 use crate::limits::{RECEIVES_AT_ONCE, SEND_RETRY};
 use crate::sockets::{Phase, Socket};
 
+/// A socket that is bound, before it has its place.
+struct Bound {
+    id: EndpointId,
+    listener: Option<ListenerId>,
+    socket: DatagramSocket,
+}
+
 impl<S: Service> EventLoop<S> {
     /// Offers a socket to the service, which may have no use for it.
     pub(crate) fn open_socket(&mut self, listener: ListenerId, socket: DatagramSocket, now: Instant) {
@@ -21,7 +28,7 @@ impl<S: Service> EventLoop<S> {
         match self.service.open_socket(now, opened) {
             Some(mut endpoint) if self.ending.is_none() => {
                 endpoint.handle_opened(now, opened);
-                self.insert_socket((id, Some(listener)), socket, endpoint, now);
+                self.insert_socket(Bound { id, listener: Some(listener), socket }, endpoint, now);
             }
             _ => self.local.slots.borrow_mut().give_back(slot_of(id)),
         }
@@ -35,7 +42,7 @@ impl<S: Service> EventLoop<S> {
                 let opened =
                     OpenSocket { endpoint: id, local: outward.socket.local(), path: Some(outward.path) };
                 endpoint.handle_opened(now, opened);
-                self.insert_socket((id, None), outward.socket, endpoint, now);
+                self.insert_socket(Bound { id, listener: None, socket: outward.socket }, endpoint, now);
             }
             Err(error) => {
                 endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
@@ -44,13 +51,8 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    fn insert_socket(
-        &mut self,
-        (id, listener): (EndpointId, Option<ListenerId>),
-        socket: DatagramSocket,
-        mut endpoint: Box<dyn DatagramEndpoint>,
-        now: Instant,
-    ) {
+    fn insert_socket(&mut self, bound: Bound, mut endpoint: Box<dyn DatagramEndpoint>, now: Instant) {
+        let Bound { id, listener, socket } = bound;
         let (slot, descriptor) = (slot_of(id), Rc::new(socket.into_descriptor()));
         if let Err(error) = self.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown) {
             endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));

@@ -334,7 +334,7 @@ mod tests {
     }
 
     fn arrive(socket: &mut Socket, bytes: &[u8]) {
-        let datagrams = Datagrams { peer: "10.0.0.2:50000".parse().unwrap(), bytes, segment: bytes.len() };
+        let datagrams = Datagrams { peer: "10.0.0.2:4791".parse().unwrap(), bytes, segment: bytes.len() };
         socket.handle_datagrams(Instant::ZERO, &datagrams);
     }
 

@@ -58,7 +58,7 @@ fn names(line: &str) -> impl Iterator<Item = &str> {
 
 fn is_of_a_datamover(name: &str) -> bool {
     let has = |part: &&str| format!("_{name}_").contains(&format!("_{part}_"));
-    NAMES.contains(&name) || WORDS.iter().chain(PARTS).any(|part| has(part))
+    NAMES.contains(&name) || WORDS.iter().chain(PARTS).any(has)
 }
 
 /// A name in small letters, with an underscore between its words: `DataIn` and `DATA_IN` are both `data_in`.
