@@ -9,6 +9,7 @@
 mod block;
 mod datagram;
 mod folder;
+mod id;
 mod journal;
 mod look_up;
 mod service;
@@ -21,8 +22,9 @@ pub use block::{
 };
 pub use datagram::{DatagramEndpoint, Datagrams, LocalPort, OpenSocket};
 pub use folder::Folder;
+pub use id::{EndpointId, ListenerId};
 pub use journal::{Event, Journal, Kind, Level, Recording, Silent};
 pub use look_up::{Resolver, SecretReader};
 pub use service::{CoreIndex, Postbox, Service, World};
 pub use state::{MemoryState, StateError, StateErrorKind, StateStore, VolumeState};
-pub use stream::{Accepted, Dialer, Endpoint, EndpointId, ListenerId, Refusal};
+pub use stream::{Accepted, Dialer, Endpoint, Refusal};

@@ -6,15 +6,7 @@ use std::time::Duration;
 
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 
-use crate::{DatagramEndpoint, LocalPort};
-
-/// Names an endpoint on its core, for as long as it lives and a while after; never reused soon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EndpointId(pub u64);
-
-/// Names a listening socket: given by whoever opens it, and never to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ListenerId(pub u32);
+use crate::{DatagramEndpoint, EndpointId, ListenerId, LocalPort};
 
 /// One end of a byte stream, driven by whoever moves the bytes. It is a
 /// [`Connection`](protocol::Connection) whose inputs and actions somebody has taken care of: the calls are those of that
