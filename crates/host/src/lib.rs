@@ -10,7 +10,6 @@ mod block;
 mod datagram;
 mod endpoint_id;
 mod folder;
-mod id;
 mod journal;
 mod look_up;
 mod service;
@@ -24,7 +23,6 @@ pub use block::{
 pub use datagram::{DatagramEndpoint, Datagrams, LocalPort, OpenSocket};
 pub use endpoint_id::{EndpointId, ListenerId};
 pub use folder::Folder;
-pub use id::{EndpointId, ListenerId};
 pub use journal::{Event, Journal, Kind, Level, Recording, Silent};
 pub use look_up::{Resolver, SecretReader};
 pub use service::{CoreIndex, Postbox, Service, World};

@@ -154,7 +154,7 @@ impl Bench {
 /// A peer that waits for what comes, but not for ever.
 fn peer() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     socket
 }
 
@@ -168,7 +168,7 @@ fn a_train_goes_out_in_one_call_and_arrives_one_by_one() {
     both(|driver| {
         let mut bench = Bench::new(driver);
         let (from, to) = (bench.open(), peer());
-        let bytes: Vec<u8> = (0..40_010u32).map(|at| (at / 1000) as u8).collect();
+        let bytes: Vec<u8> = (0..41_u8).flat_map(|part| vec![part; 1000]).take(40_010).collect();
         let train = Train { peer: to.local_addr().unwrap(), bytes: bytes.clone(), segment: 1000 };
         bench.seen.borrow_mut().trains = [train.clone(), train].into();
         // It has a turn when something comes.
