@@ -229,7 +229,7 @@ where
             any = true;
             match action {
                 target::Action::Submit(Submission { request, .. }) if self.memory.hold => {
-                    self.memory.held.push(request)
+                    self.memory.held.push(request);
                 }
                 target::Action::Submit(Submission { request, .. }) => {
                     let completion = self.memory.carry_out(request);
