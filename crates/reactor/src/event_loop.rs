@@ -20,7 +20,7 @@ use crate::driver::{self, Driver, Event, Interest, SendRoom, Wait};
 use crate::limits;
 use crate::listener::{self, Arrival};
 use crate::shared::{ACCEPTING_CORE, Shared};
-use crate::sockets::Sockets;
+use crate::socket_table::Sockets;
 use crate::spin::Spin;
 use crate::timers::Timers;
 use crate::turns::TurnTimer;

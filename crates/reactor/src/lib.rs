@@ -16,7 +16,7 @@
 //! | `wakeup` | waking a core |
 //! | `streams` | what a turn does for one connection |
 //! | `connection` | one connection's state, and how its endpoint is fed |
-//! | `datagram_socket`, `sockets` | sockets for datagrams: bound, and what a turn does for them |
+//! | `datagram_socket`, `socket_table`, `sockets` | sockets for datagrams: bound, and what a turn does for them |
 //! | [`driver`] | the seam to the kernel; `driver::epoll` is one implementation |
 //! | `sys` | the other one, io_uring, memory that other processes can map, and all `unsafe` code |
 //! | `file`, `locked_file`, `completion_list`, `threads` | files and devices |
@@ -53,6 +53,7 @@ mod listeners;
 mod locked_file;
 mod look;
 mod shared;
+mod socket_table;
 mod sockets;
 mod spin;
 mod streams;

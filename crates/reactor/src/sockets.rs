@@ -3,111 +3,24 @@
 //! Both drivers say when a socket is readable; the calls that receive and send are made here, as one of them moves up to 64 KiB. A socket that takes
 //! nothing for want of room is tried again after a moment: its poll waits for what comes.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use host::{DatagramEndpoint, Datagrams, EndpointId, ListenerId, OpenSocket, Service};
+use host::{DatagramEndpoint, EndpointId, ListenerId, OpenSocket, Service};
 use protocol::{Ended, Instant};
 
 use crate::core_local::{DialSocket, slot_of};
 use crate::datagram_socket::{self, DatagramSocket};
 use crate::driver::{Interest, SendRoom};
 use crate::event_loop::EventLoop;
-use crate::limits::{DATAGRAM_AREA, RECEIVES_AT_ONCE, SEND_RETRY};
-use crate::sys::{receive_now, send_now};
-
-/// A socket with its endpoint.
-#[expect(clippy::struct_excessive_bools, reason = "what is under way is independent of each other")]
-pub(crate) struct Socket {
-    id: EndpointId,
-    /// Whose it is, if it was bound by order.
-    listener: Option<ListenerId>,
-    descriptor: Rc<OwnedFd>,
-    endpoint: Box<dyn DatagramEndpoint>,
-    polling: bool,
-    touched: bool,
-    /// It goes once its poll has ended.
-    closing: bool,
-    /// When a send that found no room is tried again.
-    retry_at: Option<Instant>,
-    /// The earliest entry among the timers.
-    scheduled: Option<Instant>,
-    expects: bool,
-}
-
-impl Socket {
-    fn poll_timeout(&self) -> Option<Instant> {
-        [self.endpoint.poll_timeout(), self.retry_at].into_iter().flatten().min()
-    }
-
-    /// Sends what is next. Its bytes, which are none when there is nothing.
-    fn transmit(&mut self, now: Instant) -> io::Result<usize> {
-        let Some(datagrams) = self.endpoint.poll_transmit(now) else { return Ok(0) };
-        let length = datagrams.bytes.len();
-        match send_now(self.descriptor.as_fd(), &datagrams) {
-            Err(error) if is_without_room(&error) => Err(error),
-            // What cannot be sent is lost, as on the way.
-            _ => {
-                self.endpoint.handle_transmitted(now);
-                Ok(length.max(1))
-            }
-        }
-    }
-}
+use crate::limits::{RECEIVES_AT_ONCE, SEND_RETRY};
+use crate::socket_table::Socket;
 
 /// A socket that is bound, before it has its place.
 struct Bound {
     id: EndpointId,
     listener: Option<ListenerId>,
     socket: DatagramSocket,
-}
-
-fn is_without_room(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM))
-}
-
-/// A core's sockets, by the slots that the driver knows them by.
-#[derive(Default)]
-pub(crate) struct Sockets {
-    by_slot: BTreeMap<u32, Socket>,
-    /// Those that have something to do in this turn.
-    touched: Vec<u32>,
-    /// Where one call receives.
-    area: Vec<u8>,
-}
-
-impl Sockets {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_slot.is_empty()
-    }
-
-    /// Makes the socket take part in this turn.
-    fn touch(&mut self, slot: u32) {
-        if let Some(socket) = self.by_slot.get_mut(&slot)
-            && !std::mem::replace(&mut socket.touched, true)
-        {
-            self.touched.push(slot);
-        }
-    }
-
-    /// Gives the endpoint what one call receives; its bytes.
-    fn receive(&mut self, slot: u32, now: Instant) -> io::Result<usize> {
-        self.area.resize(DATAGRAM_AREA, 0);
-        let socket = self.by_slot.get_mut(&slot).ok_or(io::ErrorKind::WouldBlock)?;
-        let arrived = receive_now(socket.descriptor.as_fd(), &mut self.area)?;
-        let bytes = self.area.get(..arrived.length).unwrap_or_default();
-        let datagrams = Datagrams { peer: arrived.peer, bytes, segment: arrived.segment };
-        socket.endpoint.handle_datagrams(now, &datagrams);
-        Ok(arrived.length)
-    }
-
-    fn take_turn(&mut self, slot: u32, now: Instant) {
-        if let Some(socket) = self.by_slot.get_mut(&slot).filter(|socket| !socket.closing) {
-            socket.endpoint.turn(now);
-        }
-    }
 }
 
 impl<S: Service> EventLoop<S> {
