@@ -1,4 +1,5 @@
 //! What a target does in the full feature phase, PDU by PDU.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
 

@@ -59,7 +59,7 @@ impl Victim {
         Message { sequence: self.next, ..SEND }
     }
 
-    fn write(&self, to: RemoteRegion) -> Vec<u8> {
+    fn write(to: RemoteRegion) -> Vec<u8> {
         Access { stag: to.stag.0, offset: to.offset, ..WRITE }.ulpdu()
     }
 
@@ -163,12 +163,12 @@ const RDMAP: &[Code] = &[
 
 const DDP: &[Code] = &[
     (0x10, 0x00, "local catastrophic error", Never("a peer cannot cause it")),
-    (0x11, 0x00, "tagged: invalid STag", Said(|victim| victim.write(victim.ended[0]))),
+    (0x11, 0x00, "tagged: invalid STag", Said(|victim| Victim::write(victim.ended[0]))),
     (
         0x11,
         0x01,
         "tagged: base or bounds",
-        Said(|victim| victim.write(RemoteRegion { offset: victim.sink.offset + 85, ..victim.sink })),
+        Said(|victim| Victim::write(RemoteRegion { offset: victim.sink.offset + 85, ..victim.sink })),
     ),
     (
         0x11,
@@ -180,7 +180,7 @@ const DDP: &[Code] = &[
         0x11,
         0x03,
         "tagged: TO wrap",
-        Said(|victim| victim.write(RemoteRegion { offset: u64::MAX - 3, ..victim.sink })),
+        Said(|victim| Victim::write(RemoteRegion { offset: u64::MAX - 3, ..victim.sink })),
     ),
     (
         0x11,
@@ -285,9 +285,11 @@ fn memory_of_others_and_of_the_past_is_none() {
             let region = [victim.foreign, victim.ended].concat()[at];
             let invalidate =
                 Message { control: [0x41, 0x46], invalidate: region.stag.0, ..victim.send() }.ulpdu();
-            for (said, error) in
-                [(victim.write(region), (0x11, 0)), (victim.read(region), (0x01, 0)), (invalidate, (0x01, 9))]
-            {
+            for (said, error) in [
+                (Victim::write(region), (0x11, 0)),
+                (victim.read(region), (0x01, 0)),
+                (invalidate, (0x01, 9)),
+            ] {
                 let mut victim = Victim::new(hearer);
                 let answer = victim.tell(&said);
                 assert_eq!(error_of(&answer), Some(error), "{hearer:?} {region:?}");
