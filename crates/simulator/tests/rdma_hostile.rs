@@ -56,7 +56,9 @@ fn no_evil_of_an_initiator_or_host_harms_those_who_behave() {
 fn all_evils_of_initiators_and_hosts_together_harm_nobody_who_behaves() {
     replay::run("all_evils_of_initiators", MIXED, |seed| {
         let server = server(replay::in_turn(&[1, 2], seed));
-        hostile_over_rdma(seed, &evils(), &server, hostile::PlantedBug::None).map(drop)
+        // Behind noise a write may go to any block, so that what is read could not be checked.
+        let evils: Vec<_> = evils().into_iter().filter(|evil| *evil != RdmaEvil::Noise).collect();
+        hostile_over_rdma(seed, &evils, &server, hostile::PlantedBug::None).map(drop)
     });
 }
 

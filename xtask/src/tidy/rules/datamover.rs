@@ -98,7 +98,10 @@ mod tests {
             "tuning.over_rdma(8192)",
             "close(\"the byte stream ended\")",
         ] {
-            assert_eq!(plant::lines(&RULE, TARGET, &format!("//! x\n{planted}\n")), [2], "{planted}");
+            // A line may name several things.
+            let mut lines = plant::lines(&RULE, TARGET, &format!("//! x\n{planted}\n"));
+            lines.dedup();
+            assert_eq!(lines, [2], "{planted}");
         }
         assert_eq!(
             plant::lines(&RULE, "crates/iscsi/src/initiator/cdb.rs", "const A: usize = STAGED;\n"),

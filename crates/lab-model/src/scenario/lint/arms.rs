@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(found(FIO, &[A, &stream]), Vec::<String>::new(), "beside block I/O");
         let perf = B.replace("libiscsi-nbd", "libiscsi-perf");
         refused(&FIO.replace("randread", "randwrite"), &perf, "only reads");
-        assert!(found(FIO, &[A])[0].contains("no comparison"));
+        assert!(found(FIO, &[A])[0].contains("not a comparison"));
         assert!(found(FIO, &[])[0].contains("missing"));
     }
 
