@@ -28,7 +28,7 @@ check: ## fmt, clippy, tidy, purity, deny, and whether docs/benchmarks.md is wha
 
 test: ## every suite; what CI runs
 	@scripts/setup.sh test
-	@scripts/suites.py unit conformance+interop lab vm
+	@scripts/suites.py unit conformance interop lab vm
 
 test-unit: ## fmt, lints, tidy, cargo test
 	@scripts/setup.sh tools
@@ -52,7 +52,7 @@ test-vm: ## Linux' own initiators in a virtual machine
 
 test-full: ## everything, both kernels, long simulations, fuzzing: over an hour
 	@scripts/setup.sh test
-	@scripts/suites.py unit conformance+interop lab live vm vm-6.1 vm-long simulation
+	@scripts/suites.py unit conformance interop lab live vm vm-6.1 vm-long simulation
 	@$(MAKE) fuzz
 
 fuzz: ## every fuzz target for 60 s
