@@ -2,6 +2,9 @@
 
 Each direction becomes TCP segments of its own making, in sequence and without loss, over made-up IPv4 headers of link type "raw IP": just what
 a dissector needs to follow the streams. The server's side keeps its real port, so that one decode rule names the protocol.
+
+Where messages begin within segments depends on how fast the proxy reads. A dissector that wants each message to begin a segment, as that of MPA does, gets
+segments of whole messages: `message` says how long the first one is.
 """
 import contextlib
 import socket
@@ -12,9 +15,23 @@ import time
 RAW_IP = 101
 # The address that clients are recorded with, so that they are told from the server.
 CLIENT = "127.0.0.2"
-# Bytes in one recorded segment: an IPv4 packet's length has 16 bits.
-SEGMENT = 60_000
+# Bytes in one recorded segment: an IPv4 packet's length has 16 bits, and the longest FPDU of a loopback stream fits.
+SEGMENT = 65_495
 SYN, ACK_PUSH, FIN_ACK, SYN_ACK = 0x02, 0x18, 0x11, 0x12
+
+
+# Bytes of an MPA request or reply before its private data.
+MPA_FRAME = 20
+
+
+def fpdu(data):
+    """Bytes of the first MPA frame or FPDU without markers in `data` (RFC 5044 §4, §7.1.1), or 0 if they do not say yet."""
+    if data[:7] == b"MPA ID ":
+        return MPA_FRAME + int.from_bytes(data[MPA_FRAME - 2 : MPA_FRAME], "big") if len(data) >= MPA_FRAME else 0
+    if len(data) < len("MPA ID "):
+        return 0
+    length = 2 + int.from_bytes(data[:2], "big")
+    return length + -length % 4 + 4
 
 
 class Capture:
@@ -43,8 +60,10 @@ class Capture:
 class Stream:
     """One proxied connection: two sockets, and the sequence numbers of both directions."""
 
-    def __init__(self, capture, client, server, port):
-        self.capture, self.sockets = capture, (client, server)
+    def __init__(self, capture, client, server, port, message):
+        self.capture, self.sockets, self.message = capture, (client, server), message
+        # What has come of a message that is not whole yet.
+        self.begun = [b"", b""]
         self.ends = ((CLIENT, client.getpeername()[1]), ("127.0.0.1", port))
         self.sequence = [1, 1]
         with capture.lock:
@@ -83,22 +102,37 @@ class Stream:
 
     def record(self, way, data):
         """Writes data, or the end of a direction, as segments."""
-        ends = (self.ends[way], self.ends[1 - way])
         with self.capture.lock:
             if data is None:
-                self.capture.packet(*ends, (self.sequence[way], self.sequence[1 - way]), FIN_ACK)
-                return
-            for at in range(0, len(data), SEGMENT):
-                piece = data[at : at + SEGMENT]
-                self.capture.packet(*ends, (self.sequence[way], self.sequence[1 - way]), ACK_PUSH, piece)
-                self.sequence[way] = (self.sequence[way] + len(piece)) % (1 << 32)
+                self.write(way, self.begun[way])
+                self.capture.packet(self.ends[way], self.ends[1 - way], (self.sequence[way], self.sequence[1 - way]), FIN_ACK)
+            elif self.message is None:
+                self.write(way, data)
+            else:
+                self.write_messages(way, self.begun[way] + data)
+
+    def write_messages(self, way, data):
+        """Writes the messages that are whole, each as segments of its own."""
+        at = 0
+        while (length := self.message(data[at : at + MPA_FRAME])) and at + length <= len(data):
+            self.write(way, data[at : at + length])
+            at += length
+        self.begun[way] = data[at:]
+
+    def write(self, way, data):
+        """Writes data as segments."""
+        for at in range(0, len(data), SEGMENT):
+            piece = data[at : at + SEGMENT]
+            self.capture.packet(self.ends[way], self.ends[1 - way], (self.sequence[way], self.sequence[1 - way]), ACK_PUSH, piece)
+            self.sequence[way] = (self.sequence[way] + len(piece)) % (1 << 32)
 
 
 class Recorder:
     """The proxy of one server, as a `with` block. `address` is where clients connect."""
 
-    def __init__(self, path, address):
+    def __init__(self, path, address, message=None):
         host, port = address.rsplit(":", 1)
+        self.message = message
         self.server = (host, int(port))
         self.capture = Capture(path)
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -117,7 +151,7 @@ class Recorder:
             server = socket.create_connection(self.server)
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.streams.append(Stream(self.capture, client, server, self.server[1]))
+            self.streams.append(Stream(self.capture, client, server, self.server[1], self.message))
 
     def __enter__(self):
         return self

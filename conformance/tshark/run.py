@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent))
 from harness import Account, Linerate, Tgt, linerate_binary, temporary_folder  # noqa: E402
-from recorder import CLIENT, Recorder  # noqa: E402
+from recorder import CLIENT, Recorder, fpdu  # noqa: E402
 
 SIZE = 64 << 20
 # Seconds for one command.
@@ -173,7 +173,7 @@ def capture(account, name, wire, traffic):
         path = Path(folder) / "capture.pcap"
         decoder = Decoder(path, wire.address.rsplit(":", 1)[1], wire.protocol)
         with account.test(name):
-            with Recorder(path, wire.address) as recorder:
+            with Recorder(path, wire.address, fpdu if wire.opcode.startswith("iwarp") else None) as recorder:
                 traffic(recorder.address, Path(folder))
             if capture.keep:
                 shutil.copy(path, Path(capture.keep) / f"{name.replace(' ', '-').replace(',', '')}.pcap")
