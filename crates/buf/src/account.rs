@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::ledger::{AccountId, NOBODY, Unpooled};
+use crate::ledger::{AccountId, NOBODY, Standing, Unpooled};
 use crate::owned::Buf;
 use crate::pool::Pool;
 
@@ -26,7 +26,7 @@ pub struct Account {
 pub struct Outside {
     /// Data, such as answers that wait to be sent.
     pub data: usize,
-    /// Tables as far as [`Account::charge_table`] did not grant them: the first part of each, which a holder has in any case.
+    /// Tables as far as [`Account::charge_standing`] did not grant them: the first part of each, which a holder has in any case.
     pub tables: usize,
 }
 
@@ -90,13 +90,20 @@ impl Account {
         charged
     }
 
-    /// Counts `bytes` of memory that stays for as long as the account does, such as a table that grows, if so much is free. It leaves the account's
-    /// floor alone; whoever is refused does not wait in line.
+    /// Counts `bytes` of a table that grows and stays for as long as the account does, as [`Account::charge_standing`] does.
     #[must_use]
     pub fn charge_table(&mut self, bytes: usize) -> bool {
-        let charged = self.pool.charge_table(self.id, bytes);
+        self.charge_standing(Standing { tables: bytes, receives: 0 })
+    }
+
+    /// Counts memory that stays for as long as the account does, if so much is free: all of it or nothing. It leaves the account's floor alone; whoever is
+    /// refused does not wait in line.
+    #[must_use]
+    pub fn charge_standing(&mut self, more: Standing) -> bool {
+        let charged = self.pool.charge_standing(self.id, more);
         if charged {
-            self.outside.tables = self.outside.tables.saturating_add(bytes);
+            self.outside.tables = self.outside.tables.saturating_add(more.tables);
+            self.outside.receives = self.outside.receives.saturating_add(more.receives);
             self.note();
         }
         charged
@@ -185,7 +192,7 @@ impl Account {
         let forced = bytes.min(self.overdrawn);
         self.overdrawn = self.overdrawn.saturating_sub(forced);
         let data = bytes.saturating_sub(forced).min(self.outside.data);
-        self.take_off(Unpooled { data, forced, tables: 0 });
+        self.take_off(Unpooled { data, forced, ..Unpooled::default() });
     }
 
     fn take_off(&mut self, less: Unpooled) {

@@ -8,14 +8,15 @@
 //! * Whoever was refused within these bounds waits in line. Others pass it by a limited number of times; then memory gathers for the first in line.
 //!   What the same account gets meanwhile that is smaller leaves it its place.
 //! * The reserve is for data. *Tables*, which stay for as long as their holder does, grow only from what is free above it, and together to a bounded part of
-//!   the pool; what is there anyway, *forced*, takes from there too, so that neither keeps anybody from its floor.
+//!   the pool; what is there anyway, *forced*, takes from there too, so that neither keeps anybody from its floor. *Receives*, posted for as long as their
+//!   holder is there, are like tables, with a part of their own, of which nobody gets more than half of what is left at a time.
 //!
 //! Whoever was refused need not ask again whenever anything comes back: `chances` moves when so little is in use that one of them could have it.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::limits::{ACCOUNTS, PASSED_BY, RESERVED, TABLES};
+use crate::limits::{ACCOUNTS, PASSED_BY, RECEIVES, RESERVED, TABLES};
 use crate::memory::LARGEST;
 
 /// Names an account of a pool.
@@ -30,14 +31,30 @@ pub(crate) struct Unpooled {
     pub(crate) data: usize,
     /// What stays for as long as the account.
     pub(crate) tables: usize,
+    /// Receives, which stay as long too.
+    pub(crate) receives: usize,
     /// What is there whatever the bounds say.
     pub(crate) forced: usize,
 }
 
 impl Unpooled {
     pub(crate) fn sum(self) -> usize {
-        self.data.saturating_add(self.tables).saturating_add(self.forced)
+        self.data.saturating_add(self.unreserved())
     }
+
+    /// What leaves the floor alone.
+    fn unreserved(self) -> usize {
+        self.tables.saturating_add(self.receives).saturating_add(self.forced)
+    }
+}
+
+/// What an account comes to hold besides data, for as long as it is there, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Tables that grow.
+    pub tables: usize,
+    /// Memory of receives that are posted.
+    pub receives: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +62,7 @@ struct Entry {
     held: usize,
     /// What of that is not in buffers.
     charged: usize,
-    /// What of that is in tables or was forced, and leaves the floor alone.
+    /// What of that is in tables or receives or was forced, and leaves the floor alone.
     unreserved: usize,
     open: bool,
     /// Its place in line, and the most that it was refused since it has it.
@@ -72,8 +89,9 @@ pub(crate) struct Ledger {
     /// How many wait, and the next number.
     lined: usize,
     tickets: u64,
-    /// Bytes of tables and forced ones, and the latter alone.
+    /// Bytes of tables, of receives and forced ones; and the latter two alone.
     unreserved: usize,
+    receives: usize,
     forced: usize,
     /// Whoever was refused could have what it asked for once less than this is in use; zero if nobody is to be roused.
     rouse_below: usize,
@@ -103,6 +121,7 @@ impl Ledger {
             lined: 0,
             tickets: 0,
             unreserved: 0,
+            receives: 0,
             forced: 0,
             rouse_below: 0,
             turned_away: false,
@@ -172,7 +191,7 @@ impl Ledger {
         over
     }
 
-    /// Bytes that an account holds besides its tables and what was forced.
+    /// Bytes that an account holds besides its tables, its receives and what was forced.
     fn data(&self, id: AccountId) -> usize {
         self.entries.get(id as usize).map_or(0, |entry| entry.held.saturating_sub(entry.unreserved))
     }
@@ -319,13 +338,20 @@ impl Ledger {
         modest
     }
 
-    /// Counts `bytes` more of what is held for as long as the account is there, if that much is free above the reserve, and tables are not too many.
-    pub(crate) fn admit_table(&mut self, id: AccountId, bytes: usize) -> bool {
-        let fits = self.used.saturating_add(bytes) <= self.common
-            && self.unreserved.saturating_add(bytes) <= self.limit / TABLES;
+    /// Counts more of what is held for as long as the account is there, if that much is free above the reserve, and tables and receives are not too many.
+    pub(crate) fn admit_standing(&mut self, id: AccountId, more: Standing) -> bool {
+        let Standing { tables, receives } = more;
+        let bytes = tables.saturating_add(receives);
+        let tables_after = self.unreserved.saturating_sub(self.receives).saturating_add(tables);
+        let receives_left = (self.limit / RECEIVES).saturating_sub(self.receives);
+        let fits = bytes == 0
+            || self.used.saturating_add(bytes) <= self.common
+                && (tables == 0 || tables_after <= self.limit / TABLES)
+                && receives <= receives_left / 2;
         if fits {
             self.add(id, bytes);
             self.count_unreserved(id, bytes);
+            self.receives = self.receives.saturating_add(receives);
         }
         fits
     }
@@ -430,7 +456,8 @@ impl Ledger {
     /// Counts `less` of what is in no buffer as no longer there.
     pub(crate) fn give_back_unpooled(&mut self, id: AccountId, less: Unpooled) {
         self.forced = self.forced.saturating_sub(less.forced);
-        let unreserved = less.tables.saturating_add(less.forced);
+        self.receives = self.receives.saturating_sub(less.receives);
+        let unreserved = less.unreserved();
         self.unreserved = self.unreserved.saturating_sub(unreserved);
         if let Some(entry) = self.entries.get_mut(id as usize) {
             entry.unreserved = entry.unreserved.saturating_sub(unreserved);
@@ -476,6 +503,14 @@ mod tests {
     use super::*;
 
     const LIMIT: usize = 64 << 20;
+
+    fn table(bytes: usize) -> Standing {
+        Standing { tables: bytes, receives: 0 }
+    }
+
+    fn receives(bytes: usize) -> Standing {
+        Standing { tables: 0, receives: bytes }
+    }
 
     /// Who waits, in order.
     fn line(ledger: &Ledger) -> Vec<AccountId> {
@@ -670,7 +705,7 @@ mod tests {
             for _ in 0..20_000 {
                 let id = crowd[numbers.below(crowd.len())];
                 let bytes = 512 << numbers.below(15);
-                match numbers.below(8) {
+                match numbers.below(9) {
                     0..3 => drop(ledger.admit(id, bytes)),
                     3 => {
                         let left = ledger.floor_left(id);
@@ -679,15 +714,18 @@ mod tests {
                             "seed {seed}: the floor"
                         );
                     }
-                    4 | 5 => drop(ledger.admit_table(id, bytes)),
+                    4 | 5 => drop(ledger.admit_standing(id, table(bytes))),
                     6 => {
                         ledger.force(id, bytes >> 6);
                         forced += bytes >> 6;
                     }
+                    7 => drop(ledger.admit_standing(id, receives(bytes))),
                     _ => ledger.give_back(id, bytes.min(ledger.data(id))),
                 }
                 assert!(ledger.used() <= LIMIT + forced, "seed {seed}");
-                assert!(ledger.unreserved <= LIMIT / TABLES + forced, "seed {seed}: tables");
+                let tables = ledger.unreserved - ledger.receives;
+                assert!(tables <= LIMIT / TABLES + forced, "seed {seed}: tables");
+                assert!(ledger.receives <= LIMIT / RECEIVES, "seed {seed}: receives");
             }
             assert!(forced > LIMIT / 8, "{forced} bytes were forced: more than the reserve");
             let new = ledger.open();
@@ -706,14 +744,37 @@ mod tests {
     fn tables_take_a_part_of_what_is_free_and_nobodys_floor() {
         let mut ledger = Ledger::new(LIMIT);
         let ids: Vec<_> = (0..1000).map(|_| ledger.open()).collect();
-        let grown = ids.iter().filter(|id| ledger.admit_table(**id, 50_000)).count();
+        let grown = ids.iter().filter(|id| ledger.admit_standing(**id, table(50_000))).count();
         assert_eq!(grown, LIMIT / TABLES / 50_000);
         assert!(ledger.admit(ids[0], ledger.floor), "beside a table of its own");
         assert_eq!(ledger.held(ids[0]), 50_000 + ledger.floor);
         fill(&mut ledger, ids[1], LARGEST);
         let last = ids[999];
-        assert!(ledger.used() <= LIMIT && !ledger.admit_table(last, LIMIT));
+        assert!(ledger.used() <= LIMIT && !ledger.admit_standing(last, table(LIMIT)));
         assert!(!ledger.is_wanted(), "a table waits for nothing");
+    }
+
+    /// The first that come with many receives leave some to those who come later with few, and what they have takes from nobody's floor, nor from the tables' part.
+    #[test]
+    fn receives_take_a_part_of_what_is_free_and_leave_some_to_the_next() {
+        let mut ledger = Ledger::new(LIMIT);
+        let ids: Vec<_> = (0..100).map(|_| ledger.open()).collect();
+        let mib = |mib: usize| receives(mib << 20);
+        assert!(!ledger.admit_standing(ids[0], mib(17)), "more than half of what is left");
+        for (id, bytes) in ids.iter().zip([16, 8, 4, 2, 1]) {
+            assert!(ledger.admit_standing(*id, mib(bytes)) && !ledger.admit_standing(*id, mib(bytes)));
+        }
+        assert_eq!(ledger.floor_left(ids[0]), ledger.floor, "beside receives of its own");
+        assert!(ledger.admit_standing(ids[5], Standing { tables: LIMIT / TABLES, receives: 4096 }));
+        assert!(!ledger.admit_standing(ids[6], Standing { tables: 1, receives: 4096 }), "both or neither");
+        assert!(ledger.admit(ids[6], LARGEST), "what is left of the common part");
+        ledger.force(ids[7], LIMIT);
+        assert!(ledger.admit_standing(ids[6], Standing::default()), "nothing is always there");
+        ledger.give_back_unpooled(ids[7], Unpooled { forced: LIMIT, ..Unpooled::default() });
+        let before = (ledger.used(), ledger.receives);
+        ledger.give_back_unpooled(ids[0], Unpooled { receives: 16 << 20, ..Unpooled::default() });
+        assert_eq!((ledger.used(), ledger.receives), (before.0 - (16 << 20), before.1 - (16 << 20)));
+        assert!(ledger.admit_standing(ids[0], mib(8)));
     }
 
     /// Many wait for large pieces while one takes and returns small ones: nobody is roused for that.

@@ -47,6 +47,7 @@ mod sync;
 pub use account::{Account, Outside};
 pub use arena::{ArenaId, ArenaOffset, ArenaSpan};
 pub use foreign::Foreign;
+pub use ledger::Standing;
 pub use limits::ARENA_SLACK;
 pub use list::BufList;
 pub use loans::Loans;

@@ -4,6 +4,9 @@
 pub(crate) const RESERVED: usize = 8;
 /// The part of a pool that tables may take together: one in so many, so that connections which stay and do nothing leave the rest to data.
 pub(crate) const TABLES: usize = 4;
+/// The part of a pool that posted receives may take together: one in so many. With 64 MiB that is 61 queue pairs of 128 receives of 4 KiB, and what the others
+/// hold, tables too, still leaves room for one of the largest buffers.
+pub(crate) const RECEIVES: usize = 2;
 /// Accounts among which half of that part is divided: as many connections as a core serves unless more are configured. With 64 MiB each of them has 4 KiB
 /// whatever the others hold, which is a block or an answer; the other half is divided among those that there are.
 pub(crate) const ACCOUNTS: usize = 1024;

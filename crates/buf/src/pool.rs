@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 
 use crate::arena::ArenaSpan;
 use crate::block::{Block, Handle};
-use crate::ledger::{AccountId, Ledger, NOBODY, Unpooled};
+use crate::ledger::{AccountId, Ledger, NOBODY, Standing, Unpooled};
 use crate::memory::{LARGEST, class_of, size_of};
 use crate::observer::ArenaObserver;
 use crate::owned::Buf;
@@ -228,12 +228,13 @@ impl Pool {
         }
     }
 
-    pub(crate) fn charge_table(&self, account: AccountId, bytes: usize) -> bool {
+    pub(crate) fn charge_standing(&self, account: AccountId, more: Standing) -> bool {
+        let Standing { tables, receives } = more;
         let shared = self.owned();
         // SAFETY: the calling thread owns lists and ledger.
         unsafe {
-            let admitted = shared.ledger().admit_table(account, bytes);
-            admitted && shared.charge(account, Unpooled { tables: bytes, ..Unpooled::default() })
+            let admitted = shared.ledger().admit_standing(account, more);
+            admitted && shared.charge(account, Unpooled { tables, receives, ..Unpooled::default() })
         }
     }
 

@@ -15,7 +15,7 @@ use iscsi::initiator;
 use iscsi::keys::{DigestPolicy, Tuning};
 use iscsi::target::{Access, Chap, Input, Node, Portal, Rule};
 use protocol::pair::aperiodic;
-use protocol::{Connection as _, Ended};
+use protocol::{CloseReason, Connection as _, Ended};
 use scsi::NexusEvent;
 use volume::{Durability, Epoch, Extent, Operation, Tag, VolumeErrorKind, VolumeId};
 
@@ -303,6 +303,32 @@ fn receives_count_against_the_account() {
     assert!((receives(128)..receives(128) + 200_000).contains(&most), "{most}");
     drop(bench);
     assert_eq!(pool.used(), 0);
+}
+
+/// Sessions have their receives as long as there is memory for them, and leave half of it to everything else. Whoever finds none is told so, and may come again later.
+#[test]
+fn a_session_without_memory_for_its_receives_is_turned_away() {
+    let pool = Pool::new(LIMIT);
+    let mut benches = Vec::new();
+    let refused = loop {
+        let mut bench = bench(config(), portal(4096), &pool);
+        bench.pair.exchange();
+        if bench.pair.far.connection.poll_close().is_some() {
+            break bench;
+        }
+        bench.log_in();
+        benches.push(bench);
+    };
+    assert_eq!(benches.len(), 3, "each takes half a MiB, and at most half of what is left");
+    assert!(pool.used() < LIMIT / 2, "{}", pool.used());
+    let reason = refused.pair.far.connection.poll_close().unwrap();
+    assert_eq!(reason, CloseReason::Limit("the target has no room for the session"));
+    drop(refused);
+    let first = benches.remove(0);
+    drop(first);
+    let mut later = bench(config(), portal(4096), &pool);
+    later.log_in();
+    assert!(later.read(0, 8).is_ok());
 }
 
 /// Reads, and writes whose data is read, wait for memory and hold nobody up. Data that comes with its command waits in its receive, and after a while its command is

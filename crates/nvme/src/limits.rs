@@ -73,9 +73,9 @@ pub const LEAST_H2C_DATA: u32 = 4096;
 /// The longest data of a single PDU that is accepted at all, in bytes; the header's length field allows 4 GiB.
 pub const LONGEST_PDU_DATA: usize = 8 << 20;
 
-/// Bytes of data in a command capsule over RDMA: a receive of 8 KiB for each entry of an I/O queue, so that a write of a page needs no RDMA Read. The receives of
-/// a queue are there for as long as the queue is (NVMe RDMA Transport §3.1, CRQSIZE), so that more would cost memory whether it is used or not.
-pub const RDMA_IN_CAPSULE: u32 = 8192 - 64;
+/// Bytes of data in a command capsule over RDMA: a page, whose write so needs no RDMA Read. The receives of a queue are there for as long as the queue is (NVMe RDMA
+/// Transport §3.1, CRQSIZE), half a MiB for 128 entries, so that more would cost memory whether it is used or not.
+pub const RDMA_IN_CAPSULE: u32 = 4096;
 
 /// PDUs that wait to be sent before a controller stops reading: a peer that does not read what it asked for is held back. To them come as many for each command
 /// for which there is memory: [`UNSENT_OF_SLOT`]. A host needs no such limit: what it sends answers one command or one R2T of its own each, and it has no more of

@@ -33,7 +33,7 @@ fn a_host_finds_the_same_namespace_as_over_tcp() {
     let mut bench = Bench::over(Iwarp::default(), portal());
     let found = bench.session(1, 2, (false, false));
     let mut tcp = Bench::new().session(1, 2, (false, false));
-    assert_eq!((found.in_capsule, tcp.in_capsule), (8128, 16 << 10));
+    assert_eq!((found.in_capsule, tcp.in_capsule), (4096, 16 << 10));
     tcp.in_capsule = found.in_capsule;
     assert_eq!(found, tcp);
 }
@@ -177,7 +177,7 @@ fn changes<F: Fabric>(fabric: F, transport: TransportType) -> Vec<String> {
         told.extend(bench.links[link].events.drain(..).map(|event| {
             let text = format!("{event:?}");
             // What a capsule carries is the transport's.
-            text.replace("in_capsule: 8128", "in_capsule: 16384")
+            text.replace("in_capsule: 4096", "in_capsule: 16384")
         }));
     }
     told

@@ -29,7 +29,7 @@ const LARGE: usize = 65_536;
 /// A namespace as a host knows it.
 fn remote() -> RemoteNamespace {
     let mut remote = Bench::new().session(1, 1, (false, false));
-    remote.in_capsule = 8128;
+    remote.in_capsule = 4096;
     remote
 }
 
@@ -236,7 +236,9 @@ fn no_more_commands_are_under_way_than_the_controller_has_receives() {
 #[test]
 fn data_goes_in_the_capsule_up_to_its_size_and_by_key_beyond() {
     let mut rig = Rig::ready(64);
-    for (length, in_capsule) in [(512, true), (4096, true), (7680, true), (8192, false), (LARGE, false)] {
+    for (length, in_capsule) in
+        [(512, true), (3584, true), (4096, true), (4608, false), (8192, false), (LARGE, false)]
+    {
         let bytes = aperiodic(length, 1);
         rig.write(1, &bytes);
         let (entry, data) = rig.commands().remove(0);

@@ -219,6 +219,10 @@ pub trait TargetDatamover: Datamover {
     /// Bytes that what waits to be sent takes for each task that there may be.
     const QUEUE_SIZE: usize;
 
+    /// Bytes of the receives that it posts for a session of so many tasks, once these were agreed on. They are asked for before the login ends, and before there
+    /// are more tasks.
+    fn receive_bytes(agreed: &Parameters, tasks: u16) -> usize;
+
     /// What a target negotiates over this transport, of what its portal wants.
     fn tuning(wanted: Tuning) -> Tuning;
 

@@ -287,7 +287,14 @@ impl<D: TargetDatamover> Target<D> {
             Ok(Outcome::Respond(response, text)) => {
                 self.notify(response.to_bytes(), text.into_bytes());
             }
-            Ok(Outcome::Join(join)) => self.actions.push_back(Action::Group(join)),
+            Ok(Outcome::Join(join)) => {
+                let agreed = D::parameters(login.parameters);
+                if self.grant_receives(&agreed) {
+                    self.actions.push_back(Action::Group(join));
+                } else {
+                    self.fail_login(request, Status::OUT_OF_RESOURCES.into());
+                }
+            }
             Err(failure) => self.fail_login(request, failure),
         }
     }

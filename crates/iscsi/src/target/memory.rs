@@ -8,7 +8,7 @@
 //! transports for a transfer that nobody serves, `data_watch`), and a connection whose answers nobody reads (`send_watch`), or whose PDU stops half-way, is closed.
 //! Both come sooner while others wait for memory.
 
-use buf::Outside;
+use buf::{Outside, Standing};
 use protocol::{CloseReason, Instant};
 use volume::{Operation, Request, Submission, Tag};
 
@@ -21,6 +21,7 @@ use super::tasks::{State, Task, Wanted};
 use super::text_exchange::TextExchange;
 use crate::connection::State as Life;
 use crate::datamover::{Pending, TargetDatamover, TaskHandle};
+use crate::keys::Parameters;
 use crate::limits::{IMMEDIATE_DEPTH, OVERDRAFT};
 use crate::sequence::Delivery;
 
@@ -103,14 +104,28 @@ impl<D: TargetDatamover> Target<D> {
     pub(super) fn widen(&mut self) {
         let more = self.portal.queue_depth.saturating_sub(self.width).min(self.width);
         let each = size_of::<Task>().saturating_add(D::TASK_SIZE).saturating_add(D::QUEUE_SIZE);
-        let bytes = usize::from(more).saturating_mul(each);
-        if self.server.is_none() || more == 0 || !self.outside.grant(&mut self.account, bytes) {
+        let width = self.width.saturating_add(more);
+        let receives = Self::receive_bytes(&self.parameters, width);
+        let receives = receives.saturating_sub(Self::receive_bytes(&self.parameters, self.width));
+        let standing = Standing { tables: usize::from(more).saturating_mul(each), receives };
+        if self.server.is_none() || more == 0 || !self.outside.grant(&mut self.account, standing) {
             return;
         }
-        self.width = self.width.saturating_add(more);
+        self.width = width;
         self.tasks.grow(self.width.saturating_add(IMMEDIATE_DEPTH));
         self.mover.allocate_connection_resources(self.width.saturating_add(IMMEDIATE_DEPTH));
         self.numbers.window.widen(more);
+    }
+
+    /// Bytes of receives that a session needs whose window is so wide.
+    fn receive_bytes(agreed: &Parameters, width: u16) -> usize {
+        D::receive_bytes(agreed, width.saturating_add(IMMEDIATE_DEPTH))
+    }
+
+    /// Asks for the receives of a session that is about to begin.
+    pub(super) fn grant_receives(&mut self, agreed: &Parameters) -> bool {
+        let receives = Self::receive_bytes(agreed, self.width);
+        self.outside.grant(&mut self.account, Standing { tables: 0, receives })
     }
 
     /// True while this side has reasons of its own to receive nothing more.

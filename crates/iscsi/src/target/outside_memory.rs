@@ -1,27 +1,27 @@
 //! What a connection holds outside of buffers, in bytes: nothing that grows with what a peer does is left out of its account.
 
-use buf::{Account, Outside};
+use buf::{Account, Outside, Standing};
 
 /// What is counted of it.
 #[derive(Debug, Default)]
 pub(super) struct OutsideMemory {
     counted: Outside,
-    /// What the tables were allowed before they grew.
+    /// What tables and receives were allowed before they grew.
     granted: usize,
 }
 
 impl OutsideMemory {
-    /// Asks for room for tables that are about to grow.
+    /// Asks for room for tables and receives that are about to grow.
     #[must_use]
-    pub(super) fn grant(&mut self, account: &mut Account, bytes: usize) -> bool {
-        let is_granted = account.charge_table(bytes);
+    pub(super) fn grant(&mut self, account: &mut Account, more: Standing) -> bool {
+        let is_granted = account.charge_standing(more);
         if is_granted {
-            self.granted = self.granted.saturating_add(bytes);
+            self.granted = self.granted.saturating_add(more.tables).saturating_add(more.receives);
         }
         is_granted
     }
 
-    /// The connection holds this now, tables that were granted included. True if that is something else than before, which is rare.
+    /// The connection holds this now; its tables are all that stays, with what was granted. True if that is something else than before, which is rare.
     #[inline]
     #[must_use]
     pub(super) fn settle(&mut self, account: &mut Account, held: Outside) -> bool {
@@ -47,7 +47,7 @@ mod tests {
         let mut outside = OutsideMemory::default();
         assert!(outside.settle(&mut account, Outside { data: 700, tables: 1000 }));
         assert_eq!(account.held(), 1700);
-        assert!(outside.grant(&mut account, 5000));
+        assert!(outside.grant(&mut account, Standing { tables: 3000, receives: 2000 }));
         assert!(
             !outside.settle(&mut account, Outside { data: 700, tables: 6000 }),
             "the table has grown into it"

@@ -297,6 +297,10 @@ impl TargetDatamover for MemoryTarget {
     const TASK_SIZE: usize = size_of::<WriteSlot>();
     const QUEUE_SIZE: usize = 2 * size_of::<Item>();
 
+    fn receive_bytes(_agreed: &Parameters, _tasks: u16) -> usize {
+        0
+    }
+
     fn tuning(wanted: Tuning) -> Tuning {
         wanted
     }

@@ -1,7 +1,7 @@
 //! What one queue holds of its core's memory: buffers for data, and in bytes what it keeps outside of buffers. Nothing that grows with what a peer does is
 //! left out.
 
-use buf::{Account, Buf, Outside, Pool};
+use buf::{Account, Buf, Outside, Pool, Standing};
 
 use crate::limits::OVERDRAFT;
 
@@ -70,6 +70,11 @@ impl QueueMemory {
             self.granted = self.granted.saturating_add(bytes);
         }
         granted
+    }
+
+    /// Counts so much for receives of the transport, if it is free: they leave the queue's floor to its commands' data.
+    pub(super) fn charge_receives(&mut self, bytes: usize) -> bool {
+        self.account.charge_standing(Standing { tables: 0, receives: bytes })
     }
 
     /// Counts what is held outside of buffers, all tables included.

@@ -19,7 +19,7 @@ use crate::pdu::{Bhs, padding};
 /// Bytes before the data of a message.
 pub(super) const HEADERS: usize = ISER_HEADER + BHS;
 /// Bytes of a buffer for a short message.
-const SHORT: usize = HEADERS + SHORT_MESSAGE;
+pub(super) const SHORT: usize = HEADERS + SHORT_MESSAGE;
 /// Bytes of a receive that takes any PDU of a login, and any with a data segment as long as the default.
 pub(super) const LONG: usize = HEADERS + RDMA_SEGMENT as usize;
 
@@ -120,8 +120,8 @@ pub(super) struct Channel<Q> {
     size: usize,
     /// Bytes in receives.
     receive_bytes: usize,
-    /// Buffers for messages: short ones, and those with data.
-    kept: [Kept; 2],
+    /// Buffers for messages, the shorter ones first.
+    kept: Vec<Kept>,
     /// Bytes in buffers of messages that are longer.
     odd_bytes: usize,
 }
@@ -168,8 +168,9 @@ impl Kept {
 }
 
 impl<Q: ConnectedQueuePair> Channel<Q> {
-    /// The channel of a connection that just began, with receives for its login.
-    pub(super) fn new(queue_pair: Q) -> Self {
+    /// The channel of a connection that just began, with receives for its login. Buffers of these sizes are used again, the least first; a longer message has one
+    /// of its own, which counts as data until it is sent.
+    pub(super) fn new(queue_pair: Q, kept: &[usize]) -> Self {
         let mut channel = Self {
             queue_pair,
             invalidation: Invalidation::NotUsed,
@@ -181,7 +182,7 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
             wanted: LOGIN_RECEIVES,
             size: LONG,
             receive_bytes: 0,
-            kept: [Kept::new(SHORT), Kept::new(LONG)],
+            kept: kept.iter().copied().map(Kept::new).collect(),
             odd_bytes: 0,
         };
         channel.post_receives();

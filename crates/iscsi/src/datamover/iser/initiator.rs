@@ -12,7 +12,7 @@ use verbs::{
     ConnectedQueuePair, RegionMemory, RemoteRegion, STag, SetupEvent, WorkDone, WorkMemory, WorkRequest,
 };
 
-use super::channel::{Channel, Completed, HEADERS, LONG, Outbound, Owner, Purpose};
+use super::channel::{Channel, Completed, HEADERS, LONG, Outbound, Owner, Purpose, SHORT};
 use super::connection::RdmaMover;
 use super::header::{Invalidation, IserHeader};
 use super::key_values::check_rdma;
@@ -127,7 +127,7 @@ pub struct IserInitiator<Q> {
 impl<Q: ConnectedQueuePair> IserInitiator<Q> {
     /// The datamover of a connection that just began.
     pub fn new(queue_pair: Q) -> Self {
-        let mut channel = Channel::new(queue_pair);
+        let mut channel = Channel::new(queue_pair, &[SHORT, LONG]);
         if channel.queue_pair.limits().remote_invalidation {
             channel.invalidation = Invalidation::Used;
         }

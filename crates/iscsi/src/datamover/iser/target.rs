@@ -6,7 +6,7 @@ use buf::Buf;
 use protocol::Instant;
 use verbs::{ConnectedQueuePair, STag, SetupAnswer, SetupEvent, WorkMemory, WorkRequest};
 
-use super::channel::{Channel, Completed, LONG, Outbound, Owner, Purpose};
+use super::channel::{Channel, Completed, LONG, Outbound, Owner, Purpose, SHORT};
 use super::connection::RdmaMover;
 use super::header::{IserHeader, TaggedBase, invalidation_of, private_data};
 use super::key_values::check_rdma;
@@ -63,6 +63,12 @@ enum Sent {
     Status(TaskHandle),
 }
 
+/// Receives for so many tasks. A discovery has one request at a time.
+fn receives(agreed: &Parameters, tasks: usize) -> usize {
+    let tasks = if agreed.rdma.extensions { tasks } else { LOGIN_RECEIVES };
+    tasks.saturating_add(usize::try_from(UNEXPECTED_PDUS).unwrap_or_default())
+}
+
 /// A target's datamover over a queue pair.
 #[derive(Debug)]
 pub struct IserTarget<Q> {
@@ -90,7 +96,7 @@ impl<Q: ConnectedQueuePair> IserTarget<Q> {
     /// The datamover of a connection that just began.
     pub fn new(queue_pair: Q) -> Self {
         Self {
-            channel: Channel::new(queue_pair),
+            channel: Channel::new(queue_pair, &[SHORT]),
             parameters: Parameters::default(),
             enabled: false,
             room: 0,
@@ -125,11 +131,8 @@ impl<Q: ConnectedQueuePair> IserTarget<Q> {
     }
 
     fn post_receives(&mut self) {
-        let unexpected = usize::try_from(UNEXPECTED_PDUS).unwrap_or_default();
         if self.enabled {
-            // A discovery has one request at a time.
-            let tasks = if self.parameters.rdma.extensions { self.room } else { LOGIN_RECEIVES };
-            self.channel.want_receives(tasks.saturating_add(unexpected), LONG);
+            self.channel.want_receives(receives(&self.parameters, self.room), LONG);
         }
     }
 
@@ -305,7 +308,11 @@ impl<Q> IserTarget<Q> {
 
 impl<Q: ConnectedQueuePair> TargetDatamover for IserTarget<Q> {
     const TASK_SIZE: usize = size_of::<TaskSlot>();
-    const QUEUE_SIZE: usize = size_of::<Outgoing>() * OUTBOUND + LONG;
+    const QUEUE_SIZE: usize = size_of::<Outgoing>() * OUTBOUND;
+
+    fn receive_bytes(agreed: &Parameters, tasks: u16) -> usize {
+        receives(agreed, tasks.into()).saturating_mul(LONG)
+    }
 
     fn tuning(wanted: Tuning) -> Tuning {
         wanted.over_rdma(RDMA_SEGMENT)

@@ -129,6 +129,11 @@ impl TargetDatamover for TcpTarget {
     const TASK_SIZE: usize = size_of::<WriteSlot>();
     const QUEUE_SIZE: usize = size_of::<Outgoing>() * OUTBOUND;
 
+    /// A stream is read when there is room.
+    fn receive_bytes(_agreed: &Parameters, _tasks: u16) -> usize {
+        0
+    }
+
     fn tuning(wanted: Tuning) -> Tuning {
         wanted
     }

@@ -231,9 +231,10 @@ impl<T: FabricTransport> ControllerQueue<T> {
         }
     }
 
-    /// Memory of the connection's own share for its transport, `len` bytes, or `None` when there is none.
-    pub fn take_memory(&mut self, len: usize) -> Option<Buf> {
-        self.memory.take(len)
+    /// Counts so many bytes for receives that the transport posts for as long as the connection is there, if they are free.
+    #[must_use]
+    pub fn charge_receives(&mut self, bytes: usize) -> bool {
+        self.memory.charge_receives(bytes)
     }
 
     /// True while other connections wait for memory that this one may hold.

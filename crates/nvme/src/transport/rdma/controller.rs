@@ -1,7 +1,7 @@
 //! A controller's queue over one queue pair: command capsules in, data by RDMA Read and RDMA Write, response capsules out (NVMe RDMA Transport §3.3).
 //!
-//! The host says in its connection request how many commands it may send at a time. As many receives are posted before it is accepted, out of the
-//! connection's own memory, so that a capsule always finds one: a receive is posted again as soon as its command was taken, which is before the command is
+//! The host says in its connection request how many commands it may send at a time. As many receives are posted before it is accepted, if there is memory for
+//! them, so that a capsule always finds one: a receive is posted again as soon as its command was taken, which is before the command is
 //! answered. A command that is withheld keeps its receive.
 
 use alloc::collections::VecDeque;
@@ -185,13 +185,13 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
         let receives = hsqsize.saturating_add(1);
         // In-capsule data is not supported for the admin queue (§3.3.1).
         let data = if qid == 0 { 0 } else { from_field(RDMA_IN_CAPSULE) };
-        let mut bufs = Vec::with_capacity(usize::from(receives));
-        for _ in 0..receives {
-            let buf = self.queue.take_memory(COMMAND.saturating_add(data));
-            bufs.push(buf.ok_or(RejectStatus::NO_RESOURCES)?);
+        let size = COMMAND.saturating_add(data);
+        if !self.queue.charge_receives(usize::from(receives).saturating_mul(size)) {
+            return Err(RejectStatus::NO_RESOURCES);
         }
-        for buf in bufs {
-            let posted = self.pair.post(Work::Receive.id(), WorkRequest::Receive { into: buf });
+        for _ in 0..receives {
+            let into = Buf::zeroed(size);
+            let posted = self.pair.post(Work::Receive.id(), WorkRequest::Receive { into });
             posted.map_err(|_| RejectStatus::NO_RESOURCES)?;
         }
         Ok(receives)
