@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Instructions per I/O of the product's own code, for eight canonical I/Os, against the recorded values.
+"""Instructions per I/O of the product's own code, for sixteen canonical I/Os, against the recorded values.
 
 `instructions.py` counts and compares: a count more than 3 % off is a failure, an improvement included, so that the record stays true.
 `instructions.py --record` writes `docs/instructions.json`. valgrind counts, so that neither the load nor the speed of the machine matters; a run
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "docs" / "instructions.json"
 TOLERANCE = 0.03
 FEW, MANY = 320, 960
-CASES = [(protocol, rw, size) for protocol in ("iscsi", "nvme") for rw in ("read", "write") for size in (4096, 131072)]
+CASES = [(protocol, rw, size) for protocol in ("iscsi", "nvme", "iser", "nvme+rdma") for rw in ("read", "write") for size in (4096, 131072)]
 # What a profile says of places: `fl=`, `fi=` and `fe=` name the file of the lines that follow, `cfl=` and `cfi=` that of a callee; a name is written out
 # once, then only its number.
 FILE = re.compile(r"^(fl|fi|fe|cfl|cfi)=\((\d+)\)(?: (.*))?$")

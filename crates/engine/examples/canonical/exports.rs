@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use engine::ListenerRole;
 use engine::remote::Access;
+use engine::{ListenerRole, Transport};
 use names::{Source, VolumeUrl};
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
 use volume::{OpenError, Volume, VolumeId};
@@ -17,6 +17,10 @@ const NQN: &str = "nqn.2026-11.org.linerate:disk";
 pub(crate) enum Protocol {
     Iscsi,
     Nvme,
+    /// iSCSI over software iWARP, without CRCs.
+    Iser,
+    /// NVMe over software iWARP, without CRCs.
+    NvmeRdma,
 }
 
 /// Where the server seems to be.
@@ -25,11 +29,32 @@ pub(crate) fn address() -> SocketAddr {
 }
 
 impl Protocol {
+    /// The protocol of that name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "iscsi" => Some(Self::Iscsi),
+            "nvme" => Some(Self::Nvme),
+            "iser" => Some(Self::Iser),
+            "nvme+rdma" => Some(Self::NvmeRdma),
+            _ => None,
+        }
+    }
+
+    /// What carries it.
+    pub(crate) fn transport(self) -> Transport {
+        match self {
+            Self::Iscsi | Self::Nvme => Transport::Tcp,
+            Self::Iser | Self::NvmeRdma => Transport::Iwarp { crc: false },
+        }
+    }
+
     /// The volume as a client names it.
     pub(crate) fn access(self) -> Result<Access, OpenError> {
         let text = match self {
             Self::Iscsi => format!("iscsi://127.0.0.1/{IQN}/0"),
             Self::Nvme => format!("nvme+tcp://127.0.0.1/{NQN}/1"),
+            Self::Iser => format!("iser://127.0.0.1/{IQN}/0"),
+            Self::NvmeRdma => format!("nvme+rdma://127.0.0.1/{NQN}/1"),
         };
         let url: VolumeUrl = text.parse().map_err(|error| OpenError::new(format!("{text}: {error}")))?;
         match url.source {
@@ -42,8 +67,8 @@ impl Protocol {
     /// The volume as a server offers it.
     pub(crate) fn listener(self, volume: &dyn Volume) -> Result<ListenerRole, OpenError> {
         match self {
-            Self::Iscsi => iscsi_listener(volume),
-            Self::Nvme => Ok(nvme_listener(volume)),
+            Self::Iscsi | Self::Iser => iscsi_listener(volume),
+            Self::Nvme | Self::NvmeRdma => Ok(nvme_listener(volume)),
         }
     }
 }

@@ -41,11 +41,7 @@ struct Plan {
 
 impl Plan {
     fn parse(mut words: impl Iterator<Item = String>) -> Option<Self> {
-        let protocol = match words.next()?.as_str() {
-            "iscsi" => Protocol::Iscsi,
-            "nvme" => Protocol::Nvme,
-            _ => return None,
-        };
+        let protocol = Protocol::named(&words.next()?)?;
         let write = match words.next()?.as_str() {
             "read" => false,
             "write" => true,
@@ -60,7 +56,7 @@ impl Plan {
 fn main() -> Result<(), OpenError> {
     let Some(plan) = Plan::parse(std::env::args().skip(1)) else {
         return Err(OpenError::new(
-            "usage: canonical iscsi|nvme read|write BYTES COUNT, BYTES a multiple of 512",
+            "usage: canonical iscsi|nvme|iser|nvme+rdma read|write BYTES COUNT, BYTES a multiple of 512",
         ));
     };
     let mut world = World::new(plan.protocol)?;

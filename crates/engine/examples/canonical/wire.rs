@@ -182,7 +182,8 @@ impl World {
             postbox: Arc::clone(&mail) as Arc<dyn Postbox<Message>>,
             waker: Waker::noop().clone(),
         };
-        let catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], roles);
+        let mut catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], roles);
+        catalogue.listeners.iter_mut().for_each(|listening| listening.transport = protocol.transport());
         let core = Core::new(Arc::new(config), catalogue, outside);
         let core = core.map_err(|error| OpenError::new(error.to_string()))?;
         Ok(Self { core, mail, streams: Vec::new(), wire: Vec::new(), ready: Vec::new() })

@@ -6,6 +6,7 @@ mod setup;
 mod transmit;
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use buf::Account;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
@@ -96,7 +97,7 @@ pub struct Connection {
     receives: ReceiveQueue,
     reads: InboundReads,
     regions: RegionTable,
-    done: VecDeque<WorkCompletion>,
+    done: Vec<WorkCompletion>,
 }
 
 impl Connection {
@@ -133,7 +134,7 @@ impl Connection {
             receives: ReceiveQueue::new(queues.receives),
             reads: InboundReads::new(0),
             regions: RegionTable::new(queues.regions),
-            done: VecDeque::new(),
+            done: Vec::new(),
             config: Config { offer, ..config },
         };
         if let Role::Initiator(private_data) = connection.config.role.clone() {
@@ -180,10 +181,10 @@ impl Connection {
     fn flush(&mut self) {
         let lost = self.is_gone;
         while let Some(done) = if lost { self.receives.flush_lost() } else { self.receives.flush() } {
-            self.done.push_back(done);
+            self.done.push(done);
         }
         while let Some(done) = self.sends.flush(&mut self.regions, lost) {
-            self.done.push_back(done);
+            self.done.push(done);
         }
     }
 
@@ -199,7 +200,7 @@ impl Connection {
             return self.end(EndReason::Terminated(words), CloseReason::Limit(words));
         }
         while let Some(done) = self.sends.complete() {
-            self.done.push_back(done);
+            self.done.push(done);
         }
     }
 

@@ -75,7 +75,7 @@ impl QueuePair for Connection {
     }
 
     fn poll(&mut self, _now: Instant, done: &mut Vec<WorkCompletion>) {
-        done.extend(self.done.drain(..));
+        done.append(&mut self.done);
     }
 
     /// What has been put into a send goes out; what has not does not, not even the rest of a message.

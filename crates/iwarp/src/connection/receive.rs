@@ -223,7 +223,9 @@ impl Connection {
             invalidated = Some(stag);
         }
         let done = self.receives.complete(Ok(WorkDone::Received { length, invalidated }));
-        self.done.extend(done);
+        if let Some(done) = done {
+            self.done.push(done);
+        }
         Ok(())
     }
 

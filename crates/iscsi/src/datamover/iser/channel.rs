@@ -108,9 +108,8 @@ pub(super) struct Channel<Q> {
     pub(super) invalidation: Invalidation,
     /// Messages that have come, in order.
     pub(super) inbox: VecDeque<Message>,
-    /// Completions: as they are fetched, and those that wait.
-    fetched: Vec<WorkCompletion>,
-    done: VecDeque<WorkCompletion>,
+    /// Completions that wait, the newest first.
+    done: Vec<WorkCompletion>,
     /// Requests other than receives that are under way.
     under_way: usize,
     /// Receives that are posted, or whose messages wait.
@@ -175,8 +174,7 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
             queue_pair,
             invalidation: Invalidation::NotUsed,
             inbox: VecDeque::new(),
-            fetched: Vec::new(),
-            done: VecDeque::new(),
+            done: Vec::new(),
             under_way: 0,
             receives: 0,
             wanted: LOGIN_RECEIVES,
@@ -312,10 +310,10 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
     /// Fetches completions, and takes what is the channel's own: the first that is a role's, or nothing. `any` becomes true if there were some.
     pub(super) fn next_completed(&mut self, now: Instant, any: &mut bool) -> Option<Completed> {
         if self.done.is_empty() {
-            self.queue_pair.poll(now, &mut self.fetched);
-            self.done.extend(self.fetched.drain(..));
+            self.queue_pair.poll(now, &mut self.done);
+            self.done.reverse();
         }
-        while let Some(WorkCompletion { id, result, memory }) = self.done.pop_front() {
+        while let Some(WorkCompletion { id, result, memory }) = self.done.pop() {
             *any = true;
             let purpose = Purpose::of(id);
             if purpose == Purpose::Receive {

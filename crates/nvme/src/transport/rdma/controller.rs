@@ -48,6 +48,7 @@ pub struct ControllerConnection<Q> {
     pair: Q,
     /// Command capsules that were not taken yet, in order.
     arrived: VecDeque<Capsule>,
+    /// Completions that are looked at, the newest first.
     done: Vec<WorkCompletion>,
     /// The time as it was told last.
     now: Instant,
@@ -131,13 +132,12 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
             moved = true;
             self.handle_setup(event);
         }
-        let mut done = core::mem::take(&mut self.done);
-        self.pair.poll(now, &mut done);
-        for completion in done.drain(..) {
+        self.pair.poll(now, &mut self.done);
+        self.done.reverse();
+        while let Some(completion) = self.done.pop() {
             moved = true;
             self.handle_work(now, completion);
         }
-        self.done = done;
         moved |= self.take_capsules(now);
         self.post() || moved
     }

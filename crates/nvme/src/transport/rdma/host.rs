@@ -43,6 +43,7 @@ const NO_ROOM: &str = "the queue pair has fewer receives than the queue has entr
 pub struct HostConnection<Q> {
     queue: HostQueue<HostTransport>,
     pair: Q,
+    /// Completions that are looked at, the newest first.
     done: Vec<WorkCompletion>,
     /// The queue pair has ended, and its memory is back.
     is_over: bool,
@@ -140,17 +141,16 @@ impl<Q: ManagedQueuePair> HostConnection<Q> {
         if self.is_over {
             return moved;
         }
-        let mut done = core::mem::take(&mut self.done);
-        self.pair.poll(now, &mut done);
+        self.pair.poll(now, &mut self.done);
+        self.done.reverse();
         let mut handled = Ok(());
-        for completion in done.drain(..) {
+        while let Some(completion) = self.done.pop() {
             moved = true;
             // Behind a violation memory still comes back, but no response is looked at.
             if handled.is_ok() || Work::of(completion.id) != Work::Receive {
                 handled = handled.and(self.handle_work(now, completion));
             }
         }
-        self.done = done;
         if let Err(violation) = handled {
             self.violate(violation);
         }
