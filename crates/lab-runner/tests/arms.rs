@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use lab_model::scenario::{Initiator, Link, LinkKind, Target};
+use lab_model::scenario::{Gateway, Initiator, Link, LinkKind, Target};
 use lab_runner::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Side, Volumes, postgresql};
 use lab_runner::machine::ledger::Ledger;
 use lab_runner::machine::process::{CommandLine, Placement, Running};
@@ -16,6 +16,8 @@ use lab_runner::machine::program;
 use lab_runner::machine::topology::{self, Host, Hosts};
 
 const LIMIT: Duration = Duration::from_mins(1);
+/// SHA-256 of a MiB of zeros.
+const EMPTY_MEBIBYTE: &str = "30e14955ebf1352266dc2ff8067e68104607e750abb9d3b36582b8af909fcb58";
 /// Says to the test that is to be killed where it works.
 const VICTIM: &str = "LINERATE_LAB_VICTIM";
 
@@ -296,20 +298,56 @@ fn a_database_runs_through(initiator: Initiator) {
 
 #[test]
 #[ignore = "needs root and programs of others: conformance/lab/arms.py"]
-fn a_link_has_its_mtu_and_its_rate_and_can_be_reshaped() {
-    for initiators in [1, 3] {
-        let mut ground = Ground::new(&veth(1500, Some("1Gbit")), initiators);
+fn a_link_has_its_mtu_and_its_rate() {
+    for (initiators, mtu, rate, payload) in [(1, 1500, 1000.0, 0.93..0.957), (3, 9000, 500.0, 0.93..1.0)] {
+        let mut ground = Ground::new(&veth(mtu, Some(&format!("{rate}Mbit"))), initiators);
         for host in &ground.hosts.initiators {
-            assert!(fits(&ground, host, 1500) && !fits(&ground, host, 1501));
+            assert!(fits(&ground, host, mtu) && !fits(&ground, host, mtu + 1));
         }
         let served = ground.serve(Target::Stream, &volumes(1, 1, ""));
-        let share = megabits(&ground, &served.endpoints[0].url) / 1000.0;
-        assert!((0.93..0.957).contains(&share), "payload is {share} of a shaped link of 1 Gbit/s");
-        topology::reshape(&ground.hosts, &veth(9000, Some("500Mbit"))).unwrap();
-        assert!(ground.hosts.initiators.iter().all(|host| fits(&ground, host, 9000)));
-        let share = megabits(&ground, &served.endpoints[0].url) / 500.0;
-        assert!((0.93..1.0).contains(&share), "payload is {share} of a shaped link of 500 Mbit/s");
+        let share = megabits(&ground, &served.endpoints[0].url) / rate;
+        assert!(payload.contains(&share), "payload is {share} of a shaped link of {rate} Mbit/s");
         drop(served);
+        ground.end();
+    }
+}
+
+/// Every kind of Linerate's target reaches its initiator over a link that loses packets, and through one that translates addresses.
+#[test]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
+fn every_transport_gets_over_losses_and_through_a_gateway() {
+    let lossy = Link { loss: Some("1%".to_owned()), ..veth(1500, None) };
+    let nat = Link { gateway: Gateway::Nat, ..veth(1500, None) };
+    for (link, lost) in [(lossy, 0.4..6.0), (nat, 0.0..0.1)] {
+        let mut ground = Ground::new(&link, 1);
+        let target = ground.hosts.target.address.to_string();
+        let said = ground.load(&["ping", "-c", "1000", "-i", "0.002", "-q", &target]);
+        let share = said.split_whitespace().find_map(|word| word.strip_suffix('%')).unwrap();
+        assert!(
+            lost.contains(&share.parse().unwrap()),
+            "of pings to and fro {lost:?} % are to be lost: {said}"
+        );
+        for kind in [
+            Target::LinerateIscsi,
+            Target::LinerateNvme,
+            Target::LinerateIser,
+            Target::LinerateNvmeRdma,
+            Target::LinerateNvmeRoce,
+        ] {
+            let served = ground.serve(kind, &volumes(1, 1, "ram:1M"));
+            let linerate = linerate().display().to_string();
+            let sum = |url: &str| ground.on(&ground.hosts.initiators[0], &[&linerate, "checksum", url]);
+            let url = &served.endpoints[0].url;
+            if kind == Target::LinerateNvmeRoce && link.gateway == Gateway::Nat {
+                // Its packets' check covers their addresses, so that those of the gateway are nobody's.
+                let said = sum(&format!("{url}&timeout=2s")).unwrap_err();
+                assert!(said.contains("timed out"), "{said}");
+            } else {
+                let said = sum(url).unwrap();
+                assert!(said.contains(EMPTY_MEBIBYTE), "{kind:?}: {said}");
+            }
+            drop(served);
+        }
         ground.end();
     }
 }

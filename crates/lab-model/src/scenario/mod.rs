@@ -194,6 +194,8 @@ pub enum Target {
     LinerateIser,
     /// Linerate over NVMe/RDMA on software iWARP.
     LinerateNvmeRdma,
+    /// Linerate over NVMe/RDMA on software RoCEv2.
+    LinerateNvmeRoce,
     /// tgt over iSCSI.
     Tgt,
     /// nbdkit.
@@ -359,16 +361,37 @@ pub struct Link {
     pub rate: Option<String>,
     /// Delay that it adds in each direction, such as `100us`; needs `sch_netem`.
     pub delay: Option<String>,
-    /// Share of the packets that it drops, such as `0.1%`; needs `sch_netem`.
+    /// Share of the packets that it drops, such as `0.1%`; needs nftables, or `sch_netem` where it delays or reorders too.
     pub loss: Option<String>,
     /// Share of the packets that overtake others, such as `1%`; needs `sch_netem` and a delay.
     pub reorder: Option<String>,
+    /// What is between initiator and target.
+    pub gateway: Gateway,
 }
 
 impl Default for Link {
     fn default() -> Self {
-        Self { kind: LinkKind::Loopback, mtu: 1500, rate: None, delay: None, loss: None, reorder: None }
+        Self {
+            kind: LinkKind::Loopback,
+            mtu: 1500,
+            rate: None,
+            delay: None,
+            loss: None,
+            reorder: None,
+            gateway: Gateway::None,
+        }
     }
+}
+
+/// What is between initiator and target.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gateway {
+    /// Nothing: they share a link.
+    #[default]
+    None,
+    /// A router that translates addresses: the target sees the router's instead of the initiator's. Needs nftables.
+    Nat,
 }
 
 /// What carries the packets.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Arm, Initiator, LinkKind, Neighbour, Scenario, Target, sweep, topology};
+use super::{Arm, Gateway, Initiator, LinkKind, Neighbour, Scenario, Target, sweep, topology};
 use crate::result::Coordinate;
 
 /// Something that a scenario may need.
@@ -33,7 +33,6 @@ pub const NEEDS: &[Need] = &[
     need("100GbE", "a network link of 100 Gbit/s; no interface here says that it has one"),
     need("infiniband", "an InfiniBand FDR adapter on both hosts"),
     need("rdma adapter", "an adapter with RDMA: /sys/class/infiniband is empty"),
-    need("rdma", "RDMA (iWARP or RoCE) in Linerate: this version speaks TCP only"),
     need("two hosts", "a second host; a site file names it, with `linerate lab agent` running there"),
     need(
         "four nodes",
@@ -67,8 +66,9 @@ pub const NEEDS: &[Need] = &[
     need("knfsd over RDMA", "the kernel's NFS server and client over RDMA"),
     need(
         "netem",
-        "the kernel's sch_netem, which adds delay, loss and reordering to a link: load it, or run in a guest",
+        "the kernel's sch_netem, which adds delay and reordering to a link: load it, or run in a guest",
     ),
+    need("nftables", "nft, which drops packets of a link and translates addresses: install nftables"),
     need(
         "root",
         "root: network namespaces and links are built, and tgt is managed, by root alone; run with sudo",
@@ -85,7 +85,6 @@ pub const NEEDS: &[Need] = &[
     need("site", "the devices or mounts of a site file: give one with --site"),
     need("import", "the tool's own result files: read them with `linerate lab import`"),
     need("reads alone", "an initiator that writes: iscsi-perf only reads, so its arm is left out of writes"),
-    need("nat", "a translating gateway between initiator and target: this version's topologies have none"),
     need("iperf3", "iperf3, for the neighbour that is a stream: apt install iperf3"),
     need("prices", "prices in the site file"),
     need("energy", "readable energy counters (/sys/class/powercap) or watts in the site file"),
@@ -125,8 +124,13 @@ pub fn of_point(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Vec<&'s
         if topology.neighbour.each().contains(&Neighbour::Stream) {
             names.push("iperf3");
         }
-        if topology.link.delay.is_some() || topology.link.loss.is_some() || topology.link.reorder.is_some() {
+        if topology.link.delay.is_some() || topology.link.reorder.is_some() {
             names.push("netem");
+        } else if topology.link.loss.is_some() {
+            names.push("nftables");
+        }
+        if topology.link.gateway == Gateway::Nat && !names.contains(&"nftables") {
+            names.push("nftables");
         }
     }
     let settings = sweep::settings(scenario, arm, point);
@@ -220,12 +224,12 @@ mod tests {
             of_point(&scenario, &scenario.arms[0], &points[point]).iter().map(|need| need.name).collect()
         };
         assert_eq!(names(0), ["root"]);
-        assert_eq!(names(1), ["root", "netem"]);
+        assert_eq!(names(1), ["root", "nftables"]);
         let mut present = Present::default();
         present.add("root");
         let lacks = missing_at(&scenario, &scenario.arms[0], &points[1], &present);
         assert_eq!(lacks.len(), 1);
-        assert!(lacks[0].contains("sch_netem"), "{lacks:?}");
+        assert!(lacks[0].contains("install nftables"), "{lacks:?}");
         assert_eq!(of_scenario(&scenario, &present), lacks);
         assert!(!runnable(&scenario, sweep::Extent::Full, &present), "one arm is not a comparison");
     }

@@ -42,8 +42,15 @@ pub const LAB: &[Known] = &[
         "core of the adapter: usual (its own, or the host's) or apart (its own, or the target's)",
     ),
     known("delay", "delay that the link adds in each direction, such as 100us, or none (sch_netem)"),
-    known("loss", "share of the packets that the link drops, such as 0.1%, or none (sch_netem)"),
+    known(
+        "loss",
+        "share of the packets that the link drops, such as 0.1%, or none (nftables; sch_netem with delay or reorder)",
+    ),
     known("reorder", "share of the packets that overtake others, such as 1%, or none (sch_netem)"),
+    known(
+        "gateway",
+        "what is between initiator and target: none or nat, a router that translates addresses (nftables)",
+    ),
     known("neighbour", "what else uses the link: none, stream, iscsi, nvme or all"),
     known(
         "rate_iops",

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use names::Span;
 
-use super::{AdapterCore, Arm, Link, LinkKind, Neighbour, Placement, Scenario, Topology, sweep};
+use super::{AdapterCore, Arm, Gateway, Link, LinkKind, Neighbour, Placement, Scenario, Topology, sweep};
 use crate::result::Coordinate;
 
 /// What is built for an arm at a point. An error names the setting whose value means nothing.
@@ -79,6 +79,14 @@ fn adapter(value: &str) -> Result<AdapterCore> {
     }
 }
 
+fn gateway(value: &str) -> Result<Gateway> {
+    match value {
+        NONE => Ok(Gateway::None),
+        "nat" => Ok(Gateway::Nat),
+        _ => bail!("gateway = {value:?}: it is \"none\" or \"nat\""),
+    }
+}
+
 fn neighbour(value: &str) -> Result<Neighbour> {
     let all = [Neighbour::None, Neighbour::Stream, Neighbour::Iscsi, Neighbour::Nvme, Neighbour::All];
     all.into_iter().find(|one| one.name() == value).with_context(|| {
@@ -101,6 +109,9 @@ fn link(settings: &BTreeMap<String, String>, link: &mut Link) -> Result<()> {
     if let Some(mtu) = settings.get("mtu") {
         link.mtu = number("mtu", mtu)?;
     }
+    if let Some(gateway) = settings.get("gateway") {
+        link.gateway = self::gateway(gateway)?;
+    }
     for (name, into) in [("delay", &mut link.delay), ("loss", &mut link.loss), ("reorder", &mut link.reorder)]
     {
         if let Some(value) = settings.get(name) {
@@ -110,8 +121,19 @@ fn link(settings: &BTreeMap<String, String>, link: &mut Link) -> Result<()> {
     Ok(())
 }
 
-/// The value of `delay`, `loss` and `reorder` that leaves the link as it is.
+/// The value of `delay`, `loss`, `reorder` and `gateway` that leaves the link as it is.
 const NONE: &str = "none";
+
+/// A share as a percentage, such as `0.1%`, in millionths.
+pub fn millionths(share: &str) -> Result<u32> {
+    let value = share.strip_suffix('%').and_then(|value| value.parse::<f64>().ok());
+    let value = value.with_context(|| format!("share {share:?}: write it as 0.1%"))?;
+    ensure!((0.0..=100.0).contains(&value), "share {share:?} is not between 0% and 100%");
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and a million")]
+    let millionths = (value * 1e4).round() as u32;
+    ensure!(millionths > 0 || value == 0.0, "share {share:?} is less than one in a million");
+    Ok(millionths)
+}
 
 /// A rate as `tc` writes it, such as `2.5Gbit`, in bits per second.
 pub fn bits_per_second(rate: &str) -> Result<f64> {

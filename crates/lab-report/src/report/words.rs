@@ -96,6 +96,7 @@ pub(crate) const fn target(target: Target) -> &'static str {
         Target::LinerateNvme => "Linerate over NVMe/TCP",
         Target::LinerateIser => "Linerate over iSER on software iWARP",
         Target::LinerateNvmeRdma => "Linerate over NVMe/RDMA on software iWARP",
+        Target::LinerateNvmeRoce => "Linerate over NVMe/RDMA on software RoCEv2",
         Target::Tgt => "tgt over iSCSI",
         Target::Nbdkit => "nbdkit",
         Target::Ganesha => "nfs-ganesha",

@@ -11,17 +11,21 @@ use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::CommandLine;
 
-/// The protocol that is served, over TCP or on software iWARP.
+/// The service that a RoCE portal is.
+const SERVICE: u16 = 4420;
+
+/// The protocol that is served, over TCP, or on software iWARP or RoCE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Iscsi,
     Nvme,
     Iser,
     NvmeRdma,
+    NvmeRoce,
 }
 
 impl Protocol {
-    const ALL: [Self; 4] = [Self::Iscsi, Self::Nvme, Self::Iser, Self::NvmeRdma];
+    const ALL: [Self; 5] = [Self::Iscsi, Self::Nvme, Self::Iser, Self::NvmeRdma, Self::NvmeRoce];
 
     /// The protocol and its transport in a configuration.
     const fn words(self) -> (&'static str, &'static str) {
@@ -30,6 +34,7 @@ impl Protocol {
             Self::Nvme => ("nvme", "tcp"),
             Self::Iser => ("iscsi", "iwarp"),
             Self::NvmeRdma => ("nvme", "iwarp"),
+            Self::NvmeRoce => ("nvme", "roce"),
         }
     }
 
@@ -40,6 +45,7 @@ impl Protocol {
             Self::Nvme => "nvme",
             Self::Iser => "iser",
             Self::NvmeRdma => "nvme-rdma",
+            Self::NvmeRoce => "nvme-roce",
         }
     }
 }
@@ -90,11 +96,13 @@ fn path(path: &Path) -> Result<&str> {
 /// under its name.
 fn configuration(spec: &ServeSpec<'_>) -> String {
     let mut text = String::new();
-    let listen = std::net::SocketAddr::new(spec.host.address, 0);
     for (protocol, transport) in Protocol::ALL.map(Protocol::words) {
+        // RoCE's port is the name of a service; and a client on the same address has the usual port of UDP for itself.
+        let (port, udp_port) = if transport == "roce" { (SERVICE, "udp_port = 0\n") } else { (0, "") };
+        let listen = std::net::SocketAddr::new(spec.host.address, port);
         let _infallible = writeln!(
             text,
-            "[[portal]]\nprotocol = \"{protocol}\"\ntransport = \"{transport}\"\nlisten = \"{listen}\"\n"
+            "[[portal]]\nprotocol = \"{protocol}\"\ntransport = \"{transport}\"\nlisten = \"{listen}\"\n{udp_port}"
         );
     }
     for (target, lun, number) in backing::numbers(spec.volumes) {
@@ -107,13 +115,30 @@ fn configuration(spec: &ServeSpec<'_>) -> String {
     text
 }
 
-/// `ADDR:PORT` of the protocol, from the lines of the ready file.
-fn portal(protocol: Protocol, text: &str) -> Option<String> {
-    let mut lines = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
-    lines.find(|(word, _)| *word == protocol.ready()).map(|(_, address)| address.trim().to_owned())
+/// Where a protocol is served.
+#[derive(Debug, PartialEq, Eq)]
+struct Portal {
+    /// `ADDR:PORT`; over RoCE the port is the name of a service.
+    address: String,
+    /// The port of UDP that RoCE's packets go to.
+    udp_port: Option<u16>,
 }
 
-fn endpoints(protocol: Protocol, portal: &str, spec: &ServeSpec<'_>, size: u64) -> Vec<Endpoint> {
+/// The protocol's portal, from the lines of the ready file.
+fn portal(protocol: Protocol, text: &str) -> Option<Portal> {
+    let find = |wanted: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+        lines.find(|(word, _)| *word == wanted).map(|(_, address)| address.trim().to_owned())
+    };
+    let udp_port = match protocol {
+        Protocol::NvmeRoce => Some(find("udp")?.parse::<std::net::SocketAddr>().ok()?.port()),
+        _ => None,
+    };
+    Some(Portal { address: find(protocol.ready())?, udp_port })
+}
+
+fn endpoints(protocol: Protocol, portal: &Portal, spec: &ServeSpec<'_>, size: u64) -> Vec<Endpoint> {
+    let Portal { address: portal, udp_port } = portal;
     let url = |(target, lun, _): (u32, u32, u32)| match protocol {
         Protocol::Iscsi => format!("iscsi://{portal}/iqn.2026-11.org.linerate:t{target}/{lun}"),
         Protocol::Nvme => format!("nvme+tcp://{portal}/nqn.2026-11.org.linerate:t{target}/{}", lun + 1),
@@ -121,6 +146,11 @@ fn endpoints(protocol: Protocol, portal: &str, spec: &ServeSpec<'_>, size: u64) 
         Protocol::NvmeRdma => {
             format!("nvme+rdma://{portal}/nqn.2026-11.org.linerate:t{target}/{}", lun + 1)
         }
+        Protocol::NvmeRoce => format!(
+            "nvme+rdma://{portal}/nqn.2026-11.org.linerate:t{target}/{}?transport=roce&udp_port={}",
+            lun + 1,
+            udp_port.unwrap_or_default()
+        ),
     };
     backing::numbers(spec.volumes).map(|place| Endpoint { url: url(place), size }).collect()
 }
@@ -157,21 +187,28 @@ mod tests {
         let last =
             "[[volume]]\nname = \"v3\"\nurl = \"file:/run/lab/3.img?size=1M\"\ntarget = \"t1\"\nlun = 1";
         assert!(text.contains("listen = \"127.0.0.1:0\"") && text.trim_end().ends_with(last), "{text}");
-        let mut protected = endpoints(Protocol::Iscsi, "h:1", &spec, 0);
-        protected.iter_mut().chain(&mut endpoints(Protocol::Nvme, "h:1", &spec, 0)).for_each(|endpoint| {
+        let at = Portal { address: "h:1".to_owned(), udp_port: None };
+        let mut protected = endpoints(Protocol::Iscsi, &at, &spec, 0);
+        protected.iter_mut().chain(&mut endpoints(Protocol::Nvme, &at, &spec, 0)).for_each(|endpoint| {
             with_digests(endpoint);
             endpoint.url.parse::<names::VolumeUrl>().unwrap();
         });
         assert!(protected[0].url.ends_with("/0?header_digest=crc32c&data_digest=crc32c"));
         let urls: Vec<String> =
-            endpoints(Protocol::Nvme, "h:1", &spec, 0).into_iter().map(|endpoint| endpoint.url).collect();
+            endpoints(Protocol::Nvme, &at, &spec, 0).into_iter().map(|endpoint| endpoint.url).collect();
         assert_eq!(urls[1], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t0/2");
         assert_eq!(urls[2], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t1/1");
         for protocol in [Protocol::Iser, Protocol::NvmeRdma] {
-            endpoints(protocol, "h:1", &spec, 0)[0].url.parse::<names::VolumeUrl>().unwrap();
+            endpoints(protocol, &at, &spec, 0)[0].url.parse::<names::VolumeUrl>().unwrap();
         }
-        let ready = "nvme-rdma 1.2.3.4:8\niser 1.2.3.4:7\niscsi 1.2.3.4:5\nnvme 1.2.3.4:6\n";
+        let ready = "nvme-rdma 1.2.3.4:8\niser 1.2.3.4:7\niscsi 1.2.3.4:5\nnvme 1.2.3.4:6\nnvme-roce 1.2.3.4:9\nudp 1.2.3.4:77\n";
         let found = Protocol::ALL.map(|protocol| portal(protocol, ready).unwrap());
-        assert_eq!(found, ["1.2.3.4:5", "1.2.3.4:6", "1.2.3.4:7", "1.2.3.4:8"]);
+        let addresses = found.iter().map(|portal| portal.address.as_str()).collect::<Vec<_>>();
+        assert_eq!(addresses, ["1.2.3.4:5", "1.2.3.4:6", "1.2.3.4:7", "1.2.3.4:8", "1.2.3.4:9"]);
+        assert_eq!(found.map(|portal| portal.udp_port), [None, None, None, None, Some(77)]);
+        let roce =
+            &endpoints(Protocol::NvmeRoce, &portal(Protocol::NvmeRoce, ready).unwrap(), &spec, 0)[1].url;
+        assert!(roce.ends_with("t0/2?transport=roce&udp_port=77"), "{roce}");
+        roce.parse::<names::VolumeUrl>().unwrap();
     }
 }

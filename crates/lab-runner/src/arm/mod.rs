@@ -42,6 +42,7 @@ pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Resul
         Target::LinerateNvme => linerate::serve(linerate::Protocol::Nvme, spec, ledger),
         Target::LinerateIser => linerate::serve(linerate::Protocol::Iser, spec, ledger),
         Target::LinerateNvmeRdma => linerate::serve(linerate::Protocol::NvmeRdma, spec, ledger),
+        Target::LinerateNvmeRoce => linerate::serve(linerate::Protocol::NvmeRoce, spec, ledger),
         Target::Tgt => tgt::serve(spec, ledger),
         Target::Stream => stream::serve(spec, ledger),
         Target::BareLoop => bareloop::serve(spec, ledger),

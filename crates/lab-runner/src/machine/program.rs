@@ -26,6 +26,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mount", "mount"),
     ("nbdkit", "nbdkit"),
     ("nfs-ls", "libnfs-utils"),
+    ("nft", "nftables"),
     ("nsenter", "util-linux"),
     ("nvme", "nvme-cli"),
     ("nvmetcli", "nvmetcli"),

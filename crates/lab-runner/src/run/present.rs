@@ -16,8 +16,10 @@ pub fn look() -> Present {
             present.add("fuse");
         }
     }
-    if program::find("iperf3").is_some() {
-        present.add("iperf3");
+    for (program, need) in [("iperf3", "iperf3"), ("nft", "nftables")] {
+        if program::find(program).is_some() {
+            present.add(need);
+        }
     }
     let own = std::env::current_exe().unwrap_or_default();
     look_for_engines(&mut present, own.parent().unwrap_or(Path::new("")));

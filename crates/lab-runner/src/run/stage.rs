@@ -169,7 +169,8 @@ impl Stage {
         };
         match offered {
             Some(offered) => {
-                let hosts = Hosts { target: host.clone(), initiators: vec![host], switch: None };
+                let hosts =
+                    Hosts { target: host.clone(), initiators: vec![host], switch: None, gateway: None };
                 stage.adapt(ground, Initiators { arm, hosts: &hosts, endpoints: vec![offered] }, ledger)?;
             }
             None => stage.initiators.push((host, bound.opened())),

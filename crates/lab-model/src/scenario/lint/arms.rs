@@ -56,13 +56,10 @@ fn name(arm: &Arm) -> Vec<String> {
 
 /// Which initiators can speak to which targets, and under which tools.
 fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
-    use Target::{Ganesha, LinerateIscsi, LinerateIser, LinerateNvme, LinerateNvmeRdma, Nbdkit, Tgt};
+    use Target::{Ganesha, LinerateIscsi, LinerateNvme, Nbdkit, Tgt};
     let speaks = match arm.initiator {
         Initiator::Linerate | Initiator::LinerateFio => {
-            matches!(
-                arm.target,
-                LinerateIscsi | LinerateNvme | LinerateIser | LinerateNvmeRdma | Tgt | Target::Site
-            )
+            is_ours(arm.target) || matches!(arm.target, Tgt | Target::Site)
         }
         Initiator::LinerateNbd | Initiator::LinerateFuse => {
             matches!(arm.target, LinerateIscsi | LinerateNvme | Tgt | Target::Site | Target::None)
@@ -187,7 +184,11 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
 const fn is_ours(target: Target) -> bool {
     matches!(
         target,
-        Target::LinerateIscsi | Target::LinerateNvme | Target::LinerateIser | Target::LinerateNvmeRdma
+        Target::LinerateIscsi
+            | Target::LinerateNvme
+            | Target::LinerateIser
+            | Target::LinerateNvmeRdma
+            | Target::LinerateNvmeRoce
     )
 }
 
