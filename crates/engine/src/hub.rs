@@ -125,7 +125,7 @@ impl<K: ServedKind> Hub<K> {
             Slot(free)
         } else {
             table.slots.push(Some(entry));
-            Slot(u32::try_from(table.slots.len() - 1).unwrap_or(u32::MAX))
+            Slot::at(table.slots.len() - 1)
         };
         table.by_endpoint.insert(endpoint, slot);
         table.newcomers.push_back(slot);
@@ -157,7 +157,7 @@ impl<K: ServedKind> Hub<K> {
         for index in 0..table.slots.len() {
             let Some(Some(entry)) = table.slots.get(index) else { continue };
             if let Some(inbound) = inbound(entry.listener) {
-                let slot = Slot(u32::try_from(index).unwrap_or(u32::MAX));
+                let slot = Slot::at(index);
                 table.deliver(slot, inbound);
                 more().for_each(|inbound| table.deliver(slot, inbound));
             }
@@ -209,7 +209,7 @@ impl<K: ServedKind> Hub<K> {
         for index in 0..table.slots.len() {
             let Some(Some(entry)) = table.slots.get(index) else { continue };
             if Some(entry.endpoint) != except {
-                table.deliver(Slot(u32::try_from(index).unwrap_or(u32::MAX)), make());
+                table.deliver(Slot::at(index), make());
             }
         }
     }

@@ -232,7 +232,7 @@ impl<K: ServedKind> QueueEntry<K> {
     pub(super) fn advance(&mut self, now: Instant) -> Option<Progress> {
         match self.state {
             State::Withdrawn if self.withdrawal.until <= now => {
-                self.forced = u32::try_from(self.under_way()).unwrap_or(u32::MAX);
+                self.forced = wire::saturate::<u32>(self.under_way());
                 self.drain(Event::Overdue);
                 Some(Progress::Overdue)
             }
