@@ -21,7 +21,9 @@ use ::nvme::fabrics::{Connect, ConnectData, HostIdentity, Property, PropertySize
 use ::nvme::identify::{Identify, IdentifyController, IdentifyNamespace, NamespaceIds, write_descriptors};
 use ::nvme::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, SubsystemType};
 use ::nvme::nvm::{BlockCommand, deallocate_one};
-use ::nvme::pdu::{C2hData, C2hTermReq, CapsuleCmd, CapsuleResp, H2cData, H2cTermReq, IcReq, IcResp};
+use ::nvme::pdu::{
+    C2hData, C2hTermReq, CapsuleCmd, CapsuleResp, Digests, H2cData, H2cTermReq, IcReq, IcResp,
+};
 use ::nvme::rdma::{AcceptReply, ConnectRequest};
 use ::nvme::sqe::SubmissionQueueEntry;
 use ::nvme::status::Status as NvmeStatus;
@@ -167,8 +169,8 @@ fn nvme_headers() -> Vec<Vec<u8>> {
     let entry = SubmissionQueueEntry::new(2, 1);
     let done = CompletionQueueEntry::new(1, 2, NvmeStatus::SUCCESS).with_result(3);
     vec![
-        IcReq::new(true, false, 4).as_bytes().to_vec(),
-        IcResp::new(false, true, 4096).as_bytes().to_vec(),
+        IcReq::new(Digests { header: true, data: false }, 4).as_bytes().to_vec(),
+        IcResp::new(Digests { header: false, data: true }, 4096).as_bytes().to_vec(),
         H2cTermReq::new(1, 4, 8).as_bytes().to_vec(),
         C2hTermReq::new(2, 8, 8).as_bytes().to_vec(),
         CapsuleCmd::new(entry).as_bytes().to_vec(),

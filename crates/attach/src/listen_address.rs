@@ -154,13 +154,26 @@ fn check_free(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Refuses an address that other machines can reach, unless the user has said that this is meant.
-pub(crate) fn check_reach(address: &ListenAddress, allow_any: bool) -> Result<()> {
+/// Whom the user means to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AllowedPeers {
+    /// Programs of this machine.
+    ThisMachine,
+    /// Whoever can reach the address.
+    Anybody,
+}
+
+/// Refuses an address that other machines can reach, unless this is meant.
+pub(crate) fn check_reach(address: &ListenAddress, peers: AllowedPeers) -> Result<()> {
     match address {
-        ListenAddress::Tcp(address) if !address.ip().to_canonical().is_loopback() && !allow_any => bail!(
-            "{address} can be reached from other machines, and NBD has no access rules here: listen at loopback or at a \
+        ListenAddress::Tcp(address)
+            if !address.ip().to_canonical().is_loopback() && peers == AllowedPeers::ThisMachine =>
+        {
+            bail!(
+                "{address} can be reached from other machines, and NBD has no access rules here: listen at loopback or at a \
              Unix-domain socket, or say --allow-any to serve anybody who can reach it"
-        ),
+            )
+        }
         _ => Ok(()),
     }
 }
@@ -212,15 +225,16 @@ mod tests {
 
     #[test]
     fn beyond_loopback_only_if_it_is_meant() {
-        for (text, any, fine) in [
-            ("127.0.0.1:1", false, true),
-            ("[::ffff:127.0.0.1]:1", false, true),
-            ("unix:x", false, true),
-            ("0.0.0.0:1", false, false),
-            ("192.0.2.1:1", false, false),
-            ("192.0.2.1:1", true, true),
+        use AllowedPeers::{Anybody, ThisMachine};
+        for (text, peers, fine) in [
+            ("127.0.0.1:1", ThisMachine, true),
+            ("[::ffff:127.0.0.1]:1", ThisMachine, true),
+            ("unix:x", ThisMachine, true),
+            ("0.0.0.0:1", ThisMachine, false),
+            ("192.0.2.1:1", ThisMachine, false),
+            ("192.0.2.1:1", Anybody, true),
         ] {
-            assert_eq!(check_reach(&text.parse().unwrap(), any).is_ok(), fine, "{text} {any}");
+            assert_eq!(check_reach(&text.parse().unwrap(), peers).is_ok(), fine, "{text} {peers:?}");
         }
     }
 }

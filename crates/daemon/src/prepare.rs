@@ -3,10 +3,11 @@
 use anyhow::{Result, bail};
 use reactor::{Congestion, Driver};
 
+use crate::access;
 use crate::accounts::Accounts;
 use crate::config::Config;
 use crate::findings::Findings;
-use crate::{access, safety};
+use crate::safety::{self, Guard};
 
 /// Memory for data buffers in all, unless the configuration says otherwise.
 pub(crate) const USUAL_MEMORY: u64 = 512 << 20;
@@ -20,7 +21,8 @@ pub(crate) fn prepare(config: &Config) -> (Accounts, Findings) {
     let accounts = Accounts::read(config, &mut findings);
     findings.require(reactor_config(config).map(|_| ()));
     for address in config.portals.iter().filter_map(|portal| portal.listen.address()) {
-        findings.require(safety::check_bind(address, access::restricted(config), config.daemon.allow_any));
+        let guard = Guard { restricted: access::restricted(config), allow_any: config.daemon.allow_any };
+        findings.require(safety::check_bind(address, guard));
     }
     (accounts, findings)
 }

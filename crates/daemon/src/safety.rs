@@ -4,11 +4,18 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, bail};
 
+/// What lets a portal be reached by others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Guard {
+    /// Every volume has access rules for the portal's protocol.
+    pub(crate) restricted: bool,
+    /// The user has said that anybody may use the volumes.
+    pub(crate) allow_any: bool,
+}
+
 /// Refuses a portal beyond loopback that would serve anybody.
-///
-/// `restricted` says whether every volume has access rules for the portal's protocol.
-pub(crate) fn check_bind(address: SocketAddr, restricted: bool, allow_any: bool) -> Result<()> {
-    if address.ip().to_canonical().is_loopback() || restricted || allow_any {
+pub(crate) fn check_bind(address: SocketAddr, guard: Guard) -> Result<()> {
+    if address.ip().to_canonical().is_loopback() || guard.restricted || guard.allow_any {
         return Ok(());
     }
     bail!(
@@ -24,7 +31,7 @@ mod tests {
 
     #[test]
     fn only_loopback_is_open_by_itself() {
-        for (address, restricted, any, fine) in [
+        for (address, restricted, allow_any, fine) in [
             ("127.0.0.1:3260", false, false, true),
             ("127.9.9.9:3260", false, false, true),
             ("[::1]:3260", false, false, true),
@@ -35,8 +42,8 @@ mod tests {
             ("192.0.2.1:3260", true, false, true),
             ("192.0.2.1:3260", false, true, true),
         ] {
-            let result = check_bind(address.parse().unwrap(), restricted, any);
-            assert_eq!(result.is_ok(), fine, "{address} {restricted} {any}");
+            let result = check_bind(address.parse().unwrap(), Guard { restricted, allow_any });
+            assert_eq!(result.is_ok(), fine, "{address} {restricted} {allow_any}");
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::driver::Driver;
 use crate::fence::{Outcome, Owner};
 use crate::groups::Groups;
 use crate::iscsi_target::{IscsiTarget, IserTarget, Newcomer};
-use crate::iwarp_link::IwarpLink;
+use crate::iwarp_link::{self, IwarpLink};
 use crate::kind_core::KindCore;
 use crate::limits::NEWCOMERS;
 use crate::message::{Inbound, Member, Message};
@@ -236,7 +236,8 @@ impl Core {
         let hub = Rc::clone(&self.volumes.hub);
         let pool = &self.volumes.hub.pool;
         let newcomer = || Newcomer { pool, entropy: (self.config.entropy)(), now, accepted };
-        let link = |crc| IwarpLink::new(crc, accepted.peer, Some(accepted.local));
+        let mss = iwarp_link::segment_size(accepted.peer, Some(accepted.local));
+        let link = |crc| IwarpLink { crc, mss };
         Ok(match (&listening.role, listening.transport) {
             (_, Transport::Roce { .. }) => return Err(NOT_SERVED),
             (ListenerRole::Iscsi(portal), Transport::Tcp) => {
@@ -425,8 +426,10 @@ impl Service for Core {
                 self.volumes.hub.deliver_all(except, || Inbound::Event(volume, event.clone()));
             }
             Message::Fence(fence) => {
-                let lasts = self.shows(fence.served);
-                self.volumes.handle_fence(&fence, lasts);
+                self.volumes.handle_fence(&fence);
+                if self.shows(fence.served) {
+                    self.volumes.keep_for_newcomers(&fence);
+                }
             }
             Message::Resized(volume, geometry) => {
                 self.catalogue.resize(volume, geometry);

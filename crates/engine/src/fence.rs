@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use host::CoreIndex;
+use iscsi::target::ResetResult;
 use volume::VolumeId;
 use volume::reservation::{CommandError, Reservations};
 
@@ -82,7 +83,8 @@ impl Owner {
     pub(crate) fn reset(&mut self, call: ResetCall, cores: CoreIndex) {
         let ResetCall { from, tag, served, cause } = call;
         if self.resets >= RESETS || served.is_empty() {
-            return self.answer(from, Answer::Reset(tag, served.is_empty()));
+            let result = if served.is_empty() { ResetResult::Done } else { ResetResult::Rejected };
+            return self.answer(from, Answer::Reset(tag, result));
         }
         self.resets += 1;
         let missing = usize::from(cores) * served.len();
@@ -109,7 +111,7 @@ impl Owner {
                 Awaited::Reservation => Answer::Reserved(done.tag, Ok(())),
                 Awaited::Reset => {
                     self.resets -= 1;
-                    Answer::Reset(done.tag, true)
+                    Answer::Reset(done.tag, ResetResult::Done)
                 }
             };
             self.answer(done.from, answer);

@@ -17,7 +17,7 @@ use crate::catalogue::ControlObserver;
 use crate::config::EngineConfig;
 use crate::kind::{ServedId, ServedKind, Tagged, Telling};
 use crate::message::{Answer, Inbound, Member, Message};
-use crate::queues::{LAST, Queues, Slot, SubmitError};
+use crate::queues::{LAST, LastEnded, Queues, Slot, SubmitError, UseReport};
 
 /// What the hub knows of one driver.
 struct ConnectionSlot<K: ServedKind> {
@@ -53,8 +53,8 @@ struct ConnectionTable<K: ServedKind> {
     want_room: Vec<Slot>,
     /// Drivers whose connections wait for a buffer.
     want_memory: Vec<Slot>,
-    /// Queues' last requests that have ended: the slot of the queue, and whether it is secured.
-    last_ended: Vec<(Tag, bool)>,
+    /// Queues' last requests that have ended.
+    last_ended: Vec<LastEnded>,
     /// The pool's count of chances when it was last looked at.
     chances: u64,
 }
@@ -90,7 +90,8 @@ impl<K: ServedKind> ConnectionTable<K> {
     fn deliver(&mut self, slot: Slot, inbound: Inbound<K>) {
         let Some(Some(entry)) = self.slots.get_mut(slot.0 as usize) else {
             if let (LAST, Inbound::Completion(completion)) = (slot, &inbound) {
-                self.last_ended.push((completion.tag(), K::error(completion).is_none()));
+                let secured = K::error(completion).is_none();
+                self.last_ended.push(LastEnded { slot: completion.tag(), secured });
             }
             return;
         };
@@ -124,7 +125,7 @@ impl<K: ServedKind> Hub<K> {
             Slot(free)
         } else {
             table.slots.push(Some(entry));
-            Slot(u32::try_from(table.slots.len() - 1).unwrap_or(u32::MAX))
+            Slot::at(table.slots.len() - 1)
         };
         table.by_endpoint.insert(endpoint, slot);
         table.newcomers.push_back(slot);
@@ -140,7 +141,7 @@ impl<K: ServedKind> Hub<K> {
             table.free.push(slot.0);
             for inbound in entry.into_iter().flat_map(|entry| entry.inbox) {
                 if let Inbound::AskUse(served) = inbound {
-                    self.queues.borrow_mut().handle_use(now, served, false);
+                    self.queues.borrow_mut().handle_use(now, served, UseReport::Unused);
                 }
             }
         }
@@ -156,7 +157,7 @@ impl<K: ServedKind> Hub<K> {
         for index in 0..table.slots.len() {
             let Some(Some(entry)) = table.slots.get(index) else { continue };
             if let Some(inbound) = inbound(entry.listener) {
-                let slot = Slot(u32::try_from(index).unwrap_or(u32::MAX));
+                let slot = Slot::at(index);
                 table.deliver(slot, inbound);
                 more().for_each(|inbound| table.deliver(slot, inbound));
             }
@@ -208,7 +209,7 @@ impl<K: ServedKind> Hub<K> {
         for index in 0..table.slots.len() {
             let Some(Some(entry)) = table.slots.get(index) else { continue };
             if Some(entry.endpoint) != except {
-                table.deliver(Slot(u32::try_from(index).unwrap_or(u32::MAX)), make());
+                table.deliver(Slot::at(index), make());
             }
         }
     }
@@ -227,14 +228,17 @@ impl<K: ServedKind> Hub<K> {
         }
     }
 
-    /// Lists the drivers whose wait is over.
-    pub(crate) fn list_waiters(&self, completed: bool) {
+    /// Lists the drivers that wait for room in a queue: some request has completed.
+    pub(crate) fn list_room_waiters(&self) {
         let mut table = self.table.borrow_mut();
-        if completed {
-            let mut waiters = std::mem::take(&mut table.want_room);
-            waiters.drain(..).for_each(|slot| table.list(slot));
-            table.want_room = waiters;
-        }
+        let mut waiters = std::mem::take(&mut table.want_room);
+        waiters.drain(..).for_each(|slot| table.list(slot));
+        table.want_room = waiters;
+    }
+
+    /// Lists the drivers that wait for a buffer, if one may have come back since this was last asked.
+    pub(crate) fn list_memory_waiters(&self) {
+        let mut table = self.table.borrow_mut();
         let chances = self.pool.chances();
         if std::mem::replace(&mut table.chances, chances) != chances {
             // The oldest first.
@@ -280,8 +284,8 @@ impl<K: ServedKind> Hub<K> {
             }
             table.deliver(slot, Inbound::Completion(done));
         });
-        while let Some((slot, secured)) = table.last_ended.pop() {
-            queues.handle_last_ended(slot, secured);
+        while let Some(ended) = table.last_ended.pop() {
+            queues.handle_last_ended(ended);
         }
         any
     }

@@ -76,7 +76,7 @@ impl<C: ServingConnection<Input = Input, Action = Action>> Role for IscsiTarget<
                 Input::Event { volume, event: NexusEvent::CapacityChanged(geometry) }
             }
             Inbound::Reserved(tag, result) => Input::Reserved { tag, result },
-            Inbound::Reset(tag, done) => Input::Reset { tag, done },
+            Inbound::Reset(tag, result) => Input::Reset { tag, result },
             Inbound::Session(reply) => Input::Group(reply),
             Inbound::PortalCommitted(ListenerRole::Iscsi(portal))
             | Inbound::PortalChanged(ListenerRole::Iscsi(portal)) => Input::PortalChanged(portal),

@@ -30,13 +30,6 @@ pub(crate) struct IwarpLink {
 }
 
 impl IwarpLink {
-    /// To a peer there, perhaps on this machine: FPDUs are to fit into the segments of that way (RFC 5044 §5.1).
-    pub(crate) fn new(crc: bool, peer: SocketAddr, local: Option<SocketAddr>) -> Self {
-        let is_here =
-            peer.ip().to_canonical().is_loopback() || local.map(|local| local.ip()) == Some(peer.ip());
-        Self { crc, mss: if is_here { MSS_LOCAL } else { MSS } }
-    }
-
     /// The queue pair of a connection that was accepted, and counts its tables in `pool`. The share of the pool is that of the connection above it.
     pub(crate) fn responder(self, now: Instant, queues: QueueLimits, pool: &Pool) -> iwarp::Connection {
         // Targets and controllers read their peers' memory, and have none to be read.
@@ -60,6 +53,12 @@ impl IwarpLink {
     fn config(self, role: Role, offer: Offer, queues: QueueLimits) -> Config {
         Config { role, offer, queues, mss: self.mss, solicited: false }
     }
+}
+
+/// Bytes of a TCP segment to a peer there, perhaps on this machine: FPDUs are to fit into the segments of that way (RFC 5044 §5.1).
+pub(crate) fn segment_size(peer: SocketAddr, local: Option<SocketAddr>) -> usize {
+    let is_here = peer.ip().to_canonical().is_loopback() || local.map(|local| local.ip()) == Some(peer.ip());
+    if is_here { MSS_LOCAL } else { MSS }
 }
 
 /// What a queue pair holds for iSER.
@@ -106,7 +105,7 @@ mod tests {
             ("192.0.2.1:7", Some("192.0.2.2:3260"), MSS),
             ("192.0.2.1:7", None, MSS),
         ] {
-            assert_eq!(IwarpLink::new(false, at(peer), local.map(at)).mss, expected, "{peer} {local:?}");
+            assert_eq!(segment_size(at(peer), local.map(at)), expected, "{peer} {local:?}");
         }
     }
 }

@@ -80,8 +80,8 @@ impl<K: ServedKind> KindCore<K> {
     }
 
     /// Tells all connections, and moves the queue's epoch. What a connection has judged before it looks into its inbox is refused from
-    /// here on, and comes back into that inbox behind the fence. Those that come later are told of it if it `lasts`.
-    pub(crate) fn handle_fence(&mut self, fence: &Fence, lasts: bool) {
+    /// here on, and comes back into that inbox behind the fence.
+    pub(crate) fn handle_fence(&mut self, fence: &Fence) {
         let asker = match &fence.cause {
             Cause::Reset(by, _) if by.core == self.hub.core => Some(by.endpoint),
             _ => None,
@@ -94,10 +94,12 @@ impl<K: ServedKind> KindCore<K> {
             );
         }
         self.hub.queues().fence(fence.served, fence.number);
-        if lasts {
-            let lasting = fence::for_newcomers(self.fences.get(&fence.served), fence);
-            self.fences.insert(fence.served, lasting);
-        }
+    }
+
+    /// Keeps what connections that come later are told of a fence.
+    pub(crate) fn keep_for_newcomers(&mut self, fence: &Fence) {
+        let lasting = fence::for_newcomers(self.fences.get(&fence.served), fence);
+        self.fences.insert(fence.served, lasting);
     }
 
     /// Brings what has completed to those who asked, and adds to `ready` who has something to do.
@@ -108,7 +110,10 @@ impl<K: ServedKind> KindCore<K> {
             completed |= self.end_queues(now);
         }
         hub.queues().take_drained(|number| hub.post_owner(Message::Fenced(number)));
-        hub.list_waiters(completed);
+        if completed {
+            hub.list_room_waiters();
+        }
+        hub.list_memory_waiters();
         hub.take_ready(ready);
     }
 

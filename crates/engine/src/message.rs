@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use host::{CoreIndex, EndpointId};
+use iscsi::target::ResetResult;
 use volume::reservation::{Command, CommandError, Notice, Registrant, View};
 use volume::{Epoch, Geometry, VolumeId};
 
@@ -138,8 +139,8 @@ impl Fence {
 pub enum Answer {
     /// The owner of the reservations answers. The new state has come before, in a fence.
     Reserved(u32, Result<(), CommandError>),
-    /// A reset is over: what was older has ended on all cores. Or it is refused (false), as too many are under way.
-    Reset(u32, bool),
+    /// A reset is over: what was older has ended on all cores. Or it is refused, as too many are under way.
+    Reset(u32, ResetResult),
     /// The session's group speaks.
     Session(iscsi::session::Reply),
     /// The subsystem's group speaks.
@@ -163,8 +164,8 @@ pub(crate) enum Inbound<K: ServedKind = VolumeKind> {
     Resized(VolumeId, Geometry),
     /// The owner of the reservations answers.
     Reserved(u32, Result<(), CommandError>),
-    /// A reset is over, or refused (false).
-    Reset(u32, bool),
+    /// A reset is over, or refused.
+    Reset(u32, ResetResult),
     /// The session's group speaks.
     Session(iscsi::session::Reply),
     /// The subsystem's group speaks.
@@ -186,7 +187,7 @@ impl<K: ServedKind> From<Answer> for Inbound<K> {
     fn from(answer: Answer) -> Self {
         match answer {
             Answer::Reserved(tag, result) => Self::Reserved(tag, result),
-            Answer::Reset(tag, done) => Self::Reset(tag, done),
+            Answer::Reset(tag, result) => Self::Reset(tag, result),
             Answer::Session(reply) => Self::Session(reply),
             Answer::Subsystem(reply) => Self::Subsystem(reply),
         }

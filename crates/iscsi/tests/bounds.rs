@@ -18,7 +18,7 @@ use iscsi::target::Action;
 use iscsi::text::Text;
 use protocol::{CloseReason, Connection as _, Transmit};
 use scsi::builder;
-use volume::Extent;
+use volume::{Durability, Extent};
 
 const LIMIT: usize = 64 << 20;
 const LUN: [u8; 8] = [0; 8];
@@ -62,12 +62,12 @@ fn hoard(raw: &mut Raw, tag: u32) -> Vec<Pdu> {
 }
 
 fn hoard_bytes(raw: &mut Raw, tag: u32, length: u32) -> Vec<Pdu> {
-    let cdb = builder::write(Extent::new(0, u64::from(length) / 512), false);
+    let cdb = builder::write(Extent::new(0, u64::from(length) / 512), Durability::Cached);
     command(raw, (LUN, tag, cdb), |command| command.writing(length, 0), &[])
 }
 
 fn small_write(raw: &mut Raw, tag: u32) -> Vec<Pdu> {
-    let cdb = builder::write(Extent::new(0, 8), false);
+    let cdb = builder::write(Extent::new(0, 8), Durability::Cached);
     command(raw, (LUN, tag, cdb), |command| command.writing(4096, 4096), &[7; 4096])
 }
 
@@ -176,8 +176,8 @@ fn a_window_grows_with_its_use_where_memory_is_free() {
 fn a_command_that_cannot_be_done_takes_no_memory() {
     let pool = Pool::new(LIMIT);
     let mut raw = session(&pool);
-    let fine = builder::write(Extent::new(0, BLOCKS), false);
-    let beyond = builder::write(Extent::new(1, BLOCKS), false);
+    let fine = builder::write(Extent::new(0, BLOCKS), Durability::Cached);
+    let beyond = builder::write(Extent::new(1, BLOCKS), Durability::Cached);
     let unknown = [0xff; 16];
     // Nothing is left for a buffer: whoever asked for one would wait.
     let hostage: Vec<_> = std::iter::from_fn(|| pool.take(512)).collect();
@@ -260,7 +260,7 @@ fn data_that_does_not_come_ends_its_command_sooner_while_others_wait() {
 fn a_pdu_that_stops_half_way_ends_the_connection_while_others_wait() {
     let pool = Pool::new(LIMIT);
     let mut raw = session(&pool);
-    let cdb = builder::write(Extent::new(0, 64), false);
+    let cdb = builder::write(Extent::new(0, 64), Durability::Cached);
     let mut header = ScsiCommand::new(LUN, 2, raw.cmd_sn, cdb).writing(32_768, 32_768).to_bytes().to_vec();
     header.extend([5; 1000]);
     raw.send_bytes(&header);
@@ -353,7 +353,7 @@ fn what_is_little_does_not_wait_behind_what_is_long() {
     others.count(LIMIT - LIMIT / 8);
     assert!(hoard(&mut raw, 4).is_empty());
     assert!(others.is_wanted());
-    let write = builder::write(Extent::new(0, 8), false);
+    let write = builder::write(Extent::new(0, 8), Durability::Cached);
     let answers = command(&mut raw, (LUN, 5, write), |command| command.writing(4096, 0), &[]);
     assert_eq!(R2t::from_bytes(&answers[0].header).task_tag(), 5);
     assert!(others.is_wanted(), "the long one has kept its place");

@@ -15,12 +15,12 @@ use iscsi::pdu::{
     LogoutResponse, NopIn, NopOut, Opcode, R2t, RESERVED_TAG, Reason, Reject, Residual, ScsiCommand,
     ScsiResponse, TaskManagementRequest, TaskManagementResponse, TaskTags, TextRequest, TextResponse,
 };
-use iscsi::target::{Action, Input, Portal};
+use iscsi::target::{Action, Input, Portal, ResetResult};
 use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection};
 use scsi::{NexusEvent, builder};
 use volume::reservation::{Registrant, Registration, ReservationType, View};
-use volume::{Epoch, Extent, Features, Operation, Submission, VolumeErrorKind, VolumeId};
+use volume::{Durability, Epoch, Extent, Features, Operation, Submission, VolumeErrorKind, VolumeId};
 
 const LUN: [u8; 8] = [0; 8];
 /// The same unit by flat addressing (SAM-5 §4.7.7.3).
@@ -54,7 +54,7 @@ fn read(start: u64, blocks: u64) -> [u8; 16] {
 }
 
 fn write(start: u64, blocks: u64) -> [u8; 16] {
-    builder::write(Extent::new(start, blocks), false)
+    builder::write(Extent::new(start, blocks), Durability::Cached)
 }
 
 fn opcodes(pdus: &[Pdu]) -> Vec<Opcode> {
@@ -568,7 +568,7 @@ fn a_reset_is_answered_after_the_other_nexuses_tasks_have_ended() {
     raw.hold_resets = true;
     management(&mut raw, TaskManagementRequest::new(Function::LOGICAL_UNIT_RESET, LUN, 50));
     let tag = raw.resets.pop().unwrap();
-    raw.half.connection.handle_input(raw.now, Input::Reset { tag, done: false });
+    raw.half.connection.handle_input(raw.now, Input::Reset { tag, result: ResetResult::Rejected });
     assert_eq!(function_response(&raw.settle()[0]), FunctionResponse::REJECTED, "too many are under way");
 }
 

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use protocol::pair::{Half, aperiodic};
 use protocol::{CloseReason, Connection, Ended, Instant, SeededEntropy};
 use scsi::builder;
-use volume::Extent;
+use volume::{Durability, Extent};
 
 fn target() -> Half<tcp::TargetConnection> {
     let pool = Pool::new(16 << 20);
@@ -244,7 +244,7 @@ fn a_peer_that_does_not_read_is_not_listened_to() {
 #[test]
 fn a_command_for_more_than_a_buffer_holds_is_answered() {
     let mut raw = Raw::logged_in(portal(64));
-    let cdb = builder::write(Extent::new(0, 1 << 20), false);
+    let cdb = builder::write(Extent::new(0, 1 << 20), Durability::Cached);
     let header = ScsiCommand::new([0; 8], 2, 1, cdb).writing(512 << 20, 0);
     let answers = raw.send(header.to_bytes(), &[]);
     assert_eq!(answers.len(), 1, "a status, not a request for half a gigabyte");

@@ -15,7 +15,7 @@ use iscsi::pdu::{
 use protocol::{Connection as _, Ended, Entropy as _, SeededEntropy};
 use scsi::builder;
 use verbs::{QueuePair as _, RegionMemory, RemoteRegion, STag, WorkId, WorkRequest};
-use volume::{Extent, VolumeId};
+use volume::{Durability, Extent, VolumeId};
 
 /// Peers of each role.
 const PEERS: u64 = 400;
@@ -76,7 +76,7 @@ fn request(chance: &mut Chance, cmd_sn: u32, regions: &[Vec<RemoteRegion>; 2]) -
         }
         3..=5 => {
             let immediate = usize::try_from(chance.below(u64::from(length.min(8192)) + 1)).unwrap();
-            let command = command(builder::write(extent, false)).writing(length, 0);
+            let command = command(builder::write(extent, Durability::Cached)).writing(length, 0);
             (plain.writing(from), command.to_bytes(), vec![5; immediate])
         }
         6 => (plain, command(builder::test_unit_ready()).to_bytes(), Vec::new()),

@@ -16,14 +16,14 @@ use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection as _, Ended};
 use scsi::builder;
 use verbs::{RegionMemory, STag, WorkRequest};
-use volume::Extent;
+use volume::{Durability, Extent};
 
 fn read(blocks: u64) -> [u8; 16] {
     builder::read(Extent::new(0, blocks))
 }
 
 fn write(blocks: u64) -> [u8; 16] {
-    builder::write(Extent::new(0, blocks), false)
+    builder::write(Extent::new(0, blocks), Durability::Cached)
 }
 
 fn length(blocks: usize) -> u32 {

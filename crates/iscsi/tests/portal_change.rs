@@ -21,7 +21,7 @@ use iscsi::target::{Access, Action, Chap, Input, Node, Portal, Rule};
 use iscsi::text::Text;
 use protocol::{CloseReason, Connection};
 use scsi::{NexusEvent, TargetDevice, builder};
-use volume::{Epoch, Extent, Operation, VolumeId};
+use volume::{Durability, Epoch, Extent, Operation, VolumeId};
 
 const OTHER: &str = "iqn.2026-11.org.linerate:other";
 const GONE: CloseReason = CloseReason::Withdrawn("the target is not served any more");
@@ -114,7 +114,9 @@ fn ready(raw: &mut Raw, lun: u16) -> (u8, u8, u8) {
 }
 
 fn write(raw: &mut Raw, lun: u16) -> Vec<Pdu> {
-    command(raw, lun, builder::write(Extent::new(0, 1), false), |command| command.writing(512, 512))
+    command(raw, lun, builder::write(Extent::new(0, 1), Durability::Cached), |command| {
+        command.writing(512, 512)
+    })
 }
 
 fn opcodes(pdus: &[Pdu]) -> Vec<Opcode> {
@@ -513,7 +515,7 @@ fn begin(raw: &mut Raw, pool: &Pool, waits: Waits) -> Waiting {
         waiting.hostage = std::iter::from_fn(|| pool.take(512)).collect();
     }
     let tag = raw.cmd_sn;
-    let long = |blocks| builder::write(Extent::new(0, blocks), false);
+    let long = |blocks| builder::write(Extent::new(0, blocks), Durability::Cached);
     let answers = match waits {
         Waits::ForTheVolume => write(raw, 1),
         Waits::ForData => {
@@ -592,8 +594,9 @@ fn commands_of_the_other_units_go_on() {
     for lun in [0, 1, 2] {
         assert_eq!(write(&mut raw, lun).len(), 0);
     }
-    let data =
-        command(&mut raw, 2, builder::write(Extent::new(0, 8), false), |command| command.writing(4096, 0));
+    let data = command(&mut raw, 2, builder::write(Extent::new(0, 8), Durability::Cached), |command| {
+        command.writing(4096, 0)
+    });
     assert_eq!(opcodes(&data), [Opcode::R2T]);
     assert_eq!(change(&mut raw, serving(node(&[(0, 0), (2, 2)]))).len(), 0);
     assert_eq!(raw.memory.cancelled.len(), 1);

@@ -178,7 +178,7 @@ type Kind = (&'static str, Bhs, Vec<u8>);
 
 fn to_target() -> Vec<Kind> {
     let lun = [0; 8];
-    let write = ScsiCommand::new(lun, 90, 7, builder::write(Extent::new(0, 1), false));
+    let write = ScsiCommand::new(lun, 90, 7, builder::write(Extent::new(0, 1), Durability::Cached));
     let mut snack: Bhs = [0; 48];
     snack[..2].copy_from_slice(&[0x10, 0x81]);
     vec![

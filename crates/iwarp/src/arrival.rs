@@ -2,7 +2,7 @@
 
 use verbs::RemoteRegion;
 
-use crate::ddp::Untagged;
+use crate::ddp::{Segment, Untagged};
 
 /// What the FPDU that is coming is, by its header.
 #[derive(Debug, Clone, Copy)]
@@ -14,7 +14,7 @@ pub(crate) enum Arrival {
     /// A part of a message.
     Send { header: Untagged, length: usize, placed: usize },
     /// A part of what is read.
-    Response { length: usize, placed: usize, last: bool },
+    Response { length: usize, placed: usize, segment: Segment },
     /// A read of the peer's.
     ReadRequest(Untagged),
     /// The peer's last word.

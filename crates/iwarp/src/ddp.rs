@@ -23,11 +23,30 @@ const OPCODE: u8 = 0b1111;
 /// The version of DDP and of RDMAP.
 const VERSION: u8 = 1;
 
+/// Where a segment stands in its message: the L flag (RFC 5041 §4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Segment {
+    /// More of the message follows.
+    Intermediate,
+    /// The message ends with it.
+    Last,
+}
+
+impl Segment {
+    /// The segment that leaves so many bytes of its message to send.
+    pub(crate) const fn before(rest: usize) -> Self {
+        if rest == 0 { Self::Last } else { Self::Intermediate }
+    }
+}
+
 impl Control {
     /// For a segment of a message of this kind.
-    pub const fn new(opcode: Opcode, last: bool) -> Self {
+    pub const fn new(opcode: Opcode, segment: Segment) -> Self {
         let tagged = if opcode.is_tagged() { TAGGED_FLAG } else { 0 };
-        let last = if last { LAST } else { 0 };
+        let last = match segment {
+            Segment::Last => LAST,
+            Segment::Intermediate => 0,
+        };
         Self { ddp: tagged | last | VERSION, rdmap: (VERSION << RDMAP_VERSION_SHIFT) | opcode.0 }
     }
 
@@ -36,9 +55,14 @@ impl Control {
         self.ddp & TAGGED_FLAG != 0
     }
 
+    /// Where the segment stands in its message.
+    pub const fn segment(self) -> Segment {
+        if self.ddp & LAST != 0 { Segment::Last } else { Segment::Intermediate }
+    }
+
     /// It is the message's last segment.
     pub const fn is_last(self) -> bool {
-        self.ddp & LAST != 0
+        matches!(self.segment(), Segment::Last)
     }
 
     /// The version of DDP is ours.
@@ -101,7 +125,7 @@ mod tests {
     #[test]
     fn golden_vector_of_a_send() {
         let header = Untagged {
-            control: Control::new(Opcode::SEND, true),
+            control: Control::new(Opcode::SEND, Segment::Last),
             invalidate: U32::ZERO,
             queue: U32::new(SEND_QUEUE),
             sequence: U32::new(1),
@@ -114,7 +138,7 @@ mod tests {
     #[test]
     fn golden_vector_of_a_write() {
         let header = Tagged {
-            control: Control::new(Opcode::WRITE, false),
+            control: Control::new(Opcode::WRITE, Segment::Intermediate),
             stag: U32::new(0x1234_5678),
             offset: U64::new(0x0102_0304_0506_0708),
         };

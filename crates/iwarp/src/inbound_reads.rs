@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use verbs::{RemoteRegion, STag};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::ddp::UNTAGGED;
+use crate::ddp::{Segment, UNTAGGED};
 use crate::rdmap::{READ_REQUEST, ReadRequest};
 
 /// Bytes of the headers of a request.
@@ -28,8 +28,7 @@ pub(crate) struct ResponseSegment {
     pub(crate) source: RemoteRegion,
     /// Where it goes.
     pub(crate) sink: RemoteRegion,
-    /// It is the last.
-    pub(crate) last: bool,
+    pub(crate) segment: Segment,
 }
 
 impl InboundRead {
@@ -65,7 +64,11 @@ impl InboundRead {
             offset: self.request.sink_offset.get().wrapping_add(sent),
             length,
         };
-        ResponseSegment { source, sink, last: length == left }
+        ResponseSegment {
+            source,
+            sink,
+            segment: if length == left { Segment::Last } else { Segment::Intermediate },
+        }
     }
 }
 
@@ -103,13 +106,14 @@ impl InboundReads {
     }
 
     /// A segment of the response to the front one has been put into a send; true if the response is over.
-    pub(crate) fn sent(&mut self, segment: &ResponseSegment) -> bool {
-        if segment.last {
+    pub(crate) fn sent(&mut self, response: &ResponseSegment) -> bool {
+        let is_over = response.segment == Segment::Last;
+        if is_over {
             self.reads.pop_front();
         } else if let Some(read) = self.reads.front_mut() {
-            read.sent = read.sent.saturating_add(segment.sink.length);
+            read.sent = read.sent.saturating_add(response.sink.length);
         }
-        segment.last
+        is_over
     }
 
     pub(crate) fn clear(&mut self) {

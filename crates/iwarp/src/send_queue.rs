@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 
+use crate::ddp::Segment;
 use buf::{Buf, BufList};
 use verbs::{
     RegionMemory, RegionTable, RemoteRegion, STag, WorkCompletion, WorkDone, WorkError, WorkId, WorkMemory,
@@ -55,13 +56,16 @@ enum Progress {
 
 impl Progress {
     /// A segment of `bytes` has been put into a send.
-    fn send(&mut self, bytes: usize, last: bool) {
+    fn send(&mut self, bytes: usize, segment: Segment) {
         let sent = match *self {
             Self::Waiting => 0,
             Self::Sending { sent } => sent,
             _ => return,
         };
-        *self = if last { Self::Sent } else { Self::Sending { sent: sent.saturating_add(bytes) } };
+        *self = match segment {
+            Segment::Last => Self::Sent,
+            Segment::Intermediate => Self::Sending { sent: sent.saturating_add(bytes) },
+        };
     }
 
     /// The request of a read has been put into a send.
@@ -248,7 +252,7 @@ impl SendQueue {
                     _ => 0,
                 };
                 if !matches!(entry.work, Work::Read(_)) {
-                    entry.progress.send(0, false);
+                    entry.progress.send(0, Segment::Intermediate);
                 }
                 0
             }
@@ -259,9 +263,9 @@ impl SendQueue {
     }
 
     /// A segment of it has been put into a send.
-    pub(crate) fn sent(&mut self, bytes: usize, last: bool) {
+    pub(crate) fn sent(&mut self, bytes: usize, segment: Segment) {
         if let Some(entry) = self.entries.get_mut(self.out) {
-            entry.progress.send(bytes, last);
+            entry.progress.send(bytes, segment);
         }
     }
 
@@ -310,12 +314,12 @@ impl SendQueue {
     }
 
     /// A segment of its response has come.
-    pub(crate) fn responded(&mut self, bytes: usize, last: bool) {
+    pub(crate) fn responded(&mut self, bytes: usize, segment: Segment) {
         let Some(entry) = self.reading() else { return };
         if let Work::Read(read) = &mut entry.work {
             read.placed = read.placed.saturating_add(bytes);
         }
-        if last {
+        if segment == Segment::Last {
             entry.progress.respond();
             self.requested = self.requested.saturating_sub(1);
         }
@@ -352,16 +356,19 @@ impl SendQueue {
         self.entries.pop_front()
     }
 
-    /// The queue pair has ended: the next completion. What waits for memory that the transport has stays, until `lost` says that the transport does
-    /// not give it back any more.
-    pub(crate) fn flush(&mut self, regions: &mut RegionTable, lost: bool) -> Option<WorkCompletion> {
+    /// The queue pair has ended: the next completion. What waits for memory that is `lent` to the transport stays, until it is lost.
+    pub(crate) fn flush(&mut self, regions: &mut RegionTable, lent: LentMemory) -> Option<WorkCompletion> {
         loop {
             let entry = self.entries.front_mut()?;
             match &mut entry.work {
-                Work::Read(Read { into: None, .. }) if entry.id.is_some() && !lost => return None,
+                Work::Read(Read { into: None, .. })
+                    if entry.id.is_some() && lent == LentMemory::MayReturn =>
+                {
+                    return None;
+                }
                 Work::Invalidate { stag, memory } if entry.progress == Progress::Waiting => {
                     *memory = regions.release(*stag);
-                    if memory.is_none() && regions.holds(*stag) && !lost {
+                    if memory.is_none() && regions.holds(*stag) && lent == LentMemory::MayReturn {
                         return None;
                     }
                     entry.progress.release();
@@ -375,6 +382,15 @@ impl SendQueue {
             }
         }
     }
+}
+
+/// What becomes of the memory that the transport has for what it reads and writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LentMemory {
+    /// The transport may still give it back.
+    MayReturn,
+    /// The transport is gone with it.
+    Lost,
 }
 
 fn take_number(next: &mut u32) -> u32 {
@@ -394,8 +410,8 @@ mod tests {
     fn table_of_all_transitions() {
         type Event = fn(&mut Progress);
         let events: [(&str, Event); 7] = [
-            ("segment of 100", |state| state.send(100, false)),
-            ("last segment", |state| state.send(100, true)),
+            ("segment of 100", |state| state.send(100, Segment::Intermediate)),
+            ("last segment", |state| state.send(100, Segment::Last)),
             ("read request", Progress::request),
             ("transmitted", Progress::transmitted),
             ("response", Progress::respond),

@@ -6,7 +6,7 @@ use wire::Reader;
 use wire::big_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::ddp::{Control, TAGGED, UNTAGGED, Untagged};
+use crate::ddp::{Control, Segment, TAGGED, UNTAGGED, Untagged};
 use crate::rdmap::{Opcode, READ_REQUEST, TERMINATE_QUEUE};
 use crate::violation::ErrorCode;
 
@@ -40,7 +40,7 @@ const HAS_RDMAP: u8 = 1 << 5;
 /// The ULPDU of the Terminate, of which a stream has at most one in each direction.
 pub(crate) fn encode(error: ErrorCode, offender: Option<&Offender>) -> Vec<u8> {
     let header = Untagged {
-        control: Control::new(Opcode::TERMINATE, true),
+        control: Control::new(Opcode::TERMINATE, Segment::Last),
         invalidate: U32::ZERO,
         queue: U32::new(TERMINATE_QUEUE),
         sequence: U32::new(1),

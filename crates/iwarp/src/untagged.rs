@@ -72,7 +72,7 @@ mod tests {
     use wire::big_endian::U32;
 
     use super::*;
-    use crate::ddp::Control;
+    use crate::ddp::{Control, Segment};
 
     fn segment(sequence: u32, offset: u32, control: Control) -> Untagged {
         let (sequence, offset) = (U32::new(sequence), U32::new(offset));
@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn table_of_all_transitions() {
-        let (last, more) = (Control::new(Opcode::SEND, true), Control::new(Opcode::SEND, false));
+        let (last, more) =
+            (Control::new(Opcode::SEND, Segment::Last), Control::new(Opcode::SEND, Segment::Intermediate));
         let segments = [
             ("the whole message 1", segment(1, 0, last)),
             ("the first segment of message 1", segment(1, 0, more)),
@@ -91,7 +92,10 @@ mod tests {
             ("a segment that leaves some out", segment(1, 101, last)),
             ("the whole message 2", segment(2, 0, last)),
             ("a segment of message 0", segment(0, 0, last)),
-            ("a segment of another kind", segment(1, 100, Control::new(Opcode::SEND_SOLICITED, true))),
+            (
+                "a segment of another kind",
+                segment(1, 100, Control::new(Opcode::SEND_SOLICITED, Segment::Last)),
+            ),
         ];
         let partial = |length| Some(Partial { opcode: Opcode::SEND, length });
         let queues = [
@@ -123,7 +127,7 @@ mod tests {
     #[test]
     fn numbers_wrap() {
         let mut queue = UntaggedQueue { sequence: u32::MAX, partial: None };
-        let header = segment(u32::MAX, 0, Control::new(Opcode::SEND, true));
+        let header = segment(u32::MAX, 0, Control::new(Opcode::SEND, Segment::Last));
         assert_eq!(queue.check(&header), Ok(0));
         assert_eq!(queue.receive(&header, 5), Some(5));
         assert_eq!(queue.sequence, 0);

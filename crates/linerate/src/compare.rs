@@ -130,7 +130,7 @@ impl Visit for Compare {
     fn answered(&mut self, span: Span, note: Note, answer: Answer) -> Result<Step<Note>, DataErrorCause> {
         match (note, answer) {
             (Note::First, Answer::Data(data)) => Ok(self.second(span, Some(data))),
-            (Note::Mapping, Answer::Hole(true)) => Ok(Step::Turn(Note::Compared(None, None))),
+            (Note::Mapping, Answer::Hole) => Ok(Step::Turn(Note::Compared(None, None))),
             (Note::Mapping, _) => Ok(self.second(span, None)),
             (Note::Second(first), Answer::Data(data)) => Ok(Step::Turn(Note::Compared(first, Some(data)))),
             _ => Err(DataErrorCause::NoData),

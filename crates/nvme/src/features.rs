@@ -166,8 +166,8 @@ pub const fn command_set_combination(value: u32) -> u32 {
 
 /// A keep alive timeout in milliseconds, rounded up to a controller's granularity in units of 100 ms (KAS); 0 stays 0.
 pub fn round_keep_alive(kato: u32, granularity: u16) -> u32 {
-    let unit = u32::from(granularity.max(1)).saturating_mul(100);
-    kato.checked_next_multiple_of(unit).unwrap_or(u32::MAX)
+    let unit = u64::from(granularity.max(1)).saturating_mul(100);
+    wire::saturate(u64::from(kato).next_multiple_of(unit))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use nvme::allocation::{GetLbaStatus, TRACKED_ALLOCATED};
 use nvme::controller::{Action, Connection, Input};
 use nvme::fabrics::{Connect, ConnectData, Property, PropertySize};
 use nvme::limits::{ABANDONED, ABORTS, MEMORY_RETRY, QUIESCE_TIME};
-use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, H2cData, IcReq, R2t, flags};
+use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, R2t, flags};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::{ALL_NAMESPACES, SubmissionQueueEntry};
 use nvme::status::Status;
@@ -91,7 +91,7 @@ impl Rig {
     fn connect(&mut self, qid: u16) {
         let portal = Arc::new(common::portal());
         let mut half = Half::new(Connection::new(portal, self.pool.clone(), NOW));
-        half.receive(NOW, IcReq::new(false, self.digest, 0).as_bytes());
+        half.receive(NOW, IcReq::new(Digests { header: false, data: self.digest }, 0).as_bytes());
         half.transmit(NOW);
         self.queues.push(half);
         let cntlid = if qid == 0 { 0xffff } else { 1 };

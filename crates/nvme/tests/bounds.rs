@@ -14,7 +14,7 @@ use nvme::fabrics::{Connect, ConnectData, Property, PropertySize};
 use nvme::lifetime::Lifetime;
 use nvme::limits;
 use nvme::log::{GetLogPage, lid};
-use nvme::pdu::{CapsuleCmd, CapsuleResp, H2cData, IcReq, R2t, flags};
+use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, R2t, flags};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
@@ -42,7 +42,7 @@ fn queue(pool: &Pool, role: (u16, &str)) -> Queue {
 fn queue_on(portal: Arc<Portal>, pool: &Pool, (qid, subnqn): (u16, &str)) -> Queue {
     let connection = controller::Connection::new(portal, pool.clone(), NOW);
     let mut half = Half::new(connection);
-    half.receive(NOW, IcReq::new(false, false, 0).as_bytes());
+    half.receive(NOW, IcReq::new(Digests::NONE, 0).as_bytes());
     let cntlid = if qid == 0 { 0xffff } else { 1 };
     let data = ConnectData::new(&common::host_identity(), cntlid, subnqn);
     half.receive(NOW, &capsule(Connect::entry(qid, 127, KATO), data.as_bytes()));

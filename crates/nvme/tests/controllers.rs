@@ -12,7 +12,7 @@ use nvme::identify::{
     Identify, IdentifyController, IdentifyNamespace, NamespaceIds, SIZE, cns, write_descriptors,
 };
 use nvme::opcode::{FABRICS, admin, fctype};
-use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, IcResp, flags};
+use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, Digests, IcResp, flags};
 use nvme::properties::offset;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
@@ -75,7 +75,7 @@ impl Controller {
             let (pdu, others) = rest.split_at(u32::from_le_bytes(rest[4..8].try_into().unwrap()) as usize);
             rest = others;
             if pdu[0] == 0 {
-                half.receive(NOW, IcResp::new(false, false, 8192).as_bytes());
+                half.receive(NOW, IcResp::new(Digests::NONE, 8192).as_bytes());
                 continue;
             }
             let (capsule, _) = CapsuleCmd::read_from_prefix(pdu).unwrap();

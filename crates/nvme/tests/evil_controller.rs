@@ -11,7 +11,7 @@ use nvme::cqe::CompletionQueueEntry;
 use nvme::host::{self, Action, Failure, Queue, RemoteNamespace};
 use nvme::identify::IdentifyNamespace;
 use nvme::limits::{ADMIN_TIME, ASKED_TIME, COMMAND_TIME, DISCOVERY_TIME};
-use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, H2cData, IcResp, R2t, flags};
+use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, Digests, H2cData, IcResp, R2t, flags};
 use nvme::status::Status;
 use protocol::pair::{Half, aperiodic};
 use protocol::{CloseReason, Connection as _, Instant};
@@ -366,7 +366,10 @@ fn a_digest_that_is_required_cannot_be_left_out() {
                 (config.header_digest, config.data_digest) = (header, data);
                 let mut half = Half::new(host::Connection::new(config, NOW));
                 half.transmit(NOW);
-                half.receive(NOW, IcResp::new(grants_header, grants_data, 8192).as_bytes());
+                half.receive(
+                    NOW,
+                    IcResp::new(Digests { header: grants_header, data: grants_data }, 8192).as_bytes(),
+                );
                 let failed =
                     core::iter::from_fn(|| half.connection.poll_action()).find_map(|action| match action {
                         Action::Failed(Failure::Unusable(text)) => Some(text),
@@ -449,7 +452,7 @@ fn a_discovery_that_dallies_ends() {
     config.header_digest = false;
     let mut half = Half::new(host::Connection::new(config, NOW));
     half.transmit(NOW);
-    half.receive(NOW, IcResp::new(false, false, 8192).as_bytes());
+    half.receive(NOW, IcResp::new(Digests::NONE, 8192).as_bytes());
     let mut now = NOW;
     while half.connection.poll_close().is_none() && now < NOW + 3 * DISCOVERY_TIME {
         let out = half.transmit(now);
@@ -572,7 +575,7 @@ fn queue_of_a_controller_that_takes(most: u32) -> Link {
     let mut link = bench.links.remove(1);
     link.pair.near = Half::new(host::Connection::new(common::io(1, &remote), NOW));
     link.pair.near.transmit(NOW);
-    tell(&mut link, IcResp::new(false, false, most).as_bytes());
+    tell(&mut link, IcResp::new(Digests::NONE, most).as_bytes());
     let connect = cid(&mut link);
     tell(&mut link, &response(connect, Status::SUCCESS));
     assert!(matches!(link.events.pop(), Some(Action::QueueReady)));

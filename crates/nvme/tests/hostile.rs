@@ -13,7 +13,7 @@ use nvme::fabrics::{Connect, ConnectData, Property, PropertySize};
 use nvme::host;
 use nvme::lifetime::Lifetime;
 use nvme::limits::{CONNECT_TIME, DISCOVERY_IDLE};
-use nvme::pdu::{C2hData, CapsuleCmd, H2cData, IcReq, IcResp, R2t, flags};
+use nvme::pdu::{C2hData, CapsuleCmd, Digests, H2cData, IcReq, IcResp, R2t, flags};
 use nvme::sgl::{Capsule, KeyedBlock, SglDescriptor, SglSupport};
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
@@ -33,7 +33,7 @@ fn controller() -> Half<controller::Connection> {
 /// A connection after ICReq and Connect: of the admin queue, or of I/O queue 1.
 fn connected(qid: u16) -> Half<controller::Connection> {
     let mut half = controller();
-    half.receive(NOW, IcReq::new(false, false, 0).as_bytes());
+    half.receive(NOW, IcReq::new(Digests::NONE, 0).as_bytes());
     let cntlid = if qid == 0 { 0xffff } else { 1 };
     let data = ConnectData::new(&common::host_identity(), cntlid, common::NQN);
     half.receive(NOW, &capsule(Connect::entry(qid, 31, 0), data.as_bytes()));
@@ -117,12 +117,12 @@ fn unsound_pdus_end_in_the_prescribed_termination() {
     half.receive(NOW, &[0; 64]);
     assert_eq!(fatal(&mut half), (2, 0), "a command before ICReq");
     let mut half = controller();
-    let mut request = IcReq::new(false, false, 0);
+    let mut request = IcReq::new(Digests::NONE, 0);
     request.pfv.set(1);
     half.receive(NOW, request.as_bytes());
     assert_eq!(fatal(&mut half), (6, 8));
     let mut half = connected(1);
-    half.receive(NOW, IcReq::new(false, false, 0).as_bytes());
+    half.receive(NOW, IcReq::new(Digests::NONE, 0).as_bytes());
     assert_eq!(fatal(&mut half), (2, 0), "a second ICReq");
     let mut half = connected(1);
     half.receive(NOW, &[4, 0, 72, 72, 0xff, 0xff, 0xff, 0xff]);
@@ -266,7 +266,7 @@ fn a_damaged_header_ends_the_connection_and_damaged_data_one_command() {
 
 #[test]
 fn silence_ends_a_connection_in_every_early_state() {
-    for bytes in [&[][..], IcReq::new(false, false, 0).as_bytes(), &[0, 0, 128]] {
+    for bytes in [&[][..], IcReq::new(Digests::NONE, 0).as_bytes(), &[0, 0, 128]] {
         let mut half = controller();
         half.receive(NOW, bytes);
         let deadline = NOW + CONNECT_TIME;
@@ -326,7 +326,7 @@ proptest! {
         let mut half = Half::new(host::Connection::new(common::admin(1), NOW));
         half.transmit(NOW);
         if io {
-            half.receive(NOW, IcResp::new(false, false, 8192).as_bytes());
+            half.receive(NOW, IcResp::new(Digests::NONE, 8192).as_bytes());
             half.receive(NOW, C2hData::new(0, 0, 0).as_bytes());
         }
         for chunk in &chunks {
@@ -361,7 +361,7 @@ proptest! {
 #[test]
 fn a_discovery_controller_without_a_timer_ends_when_it_is_idle() {
     let mut half = controller();
-    half.receive(NOW, IcReq::new(false, false, 0).as_bytes());
+    half.receive(NOW, IcReq::new(Digests::NONE, 0).as_bytes());
     let data = ConnectData::new(&common::host_identity(), 0xffff, nvme::DISCOVERY_NQN);
     half.receive(NOW, &capsule(Connect::entry(0, 31, 0), data.as_bytes()));
     assert!(matches!(half.connection.poll_action(), Some(Action::Group(_))));

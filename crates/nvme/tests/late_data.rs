@@ -11,7 +11,7 @@ use buf::Pool;
 use nvme::controller::{Action, Connection, Input, Reservations};
 use nvme::fabrics::{Connect, ConnectData};
 use nvme::lifetime::Lifetime;
-use nvme::pdu::{CapsuleCmd, CapsuleResp, H2cData, IcReq, flags};
+use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, flags};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
@@ -48,7 +48,7 @@ struct Queue(Half<Connection>);
 impl Queue {
     fn new() -> Self {
         let mut half = Half::new(Connection::new(Arc::new(common::portal()), Pool::new(16 << 20), NOW));
-        half.receive(NOW, IcReq::new(false, false, 0).as_bytes());
+        half.receive(NOW, IcReq::new(Digests::NONE, 0).as_bytes());
         let data = ConnectData::new(&common::host_identity(), 1, common::NQN);
         let mut connect = Connect::entry(1, 31, 0);
         connect.dptr = SglDescriptor::in_capsule(data.as_bytes().len() as u32);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Bench, admin, io};
 use nvme::host::{self, Action, Failure};
-use nvme::pdu::{IcResp, PduType};
+use nvme::pdu::{Digests, IcResp, PduType};
 use nvme::violation::Violation;
 use protocol::{Connection as _, Instant};
 use zerocopy::IntoBytes;
@@ -58,7 +58,7 @@ fn a_violation_of_the_controller_is_named() {
         let link = bench.connect(config);
         bench.links[link].events.clear();
         let near = &mut bench.links[link].pair.near;
-        near.receive(Instant::ZERO, IcResp::new(false, false, 8192).as_bytes());
+        near.receive(Instant::ZERO, IcResp::new(Digests::NONE, 8192).as_bytes());
         let failed = std::iter::from_fn(|| near.connection.poll_action()).find_map(|action| match action {
             Action::Failed(failure) => Some(failure),
             _ => None,

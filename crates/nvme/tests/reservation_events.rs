@@ -12,7 +12,7 @@ use nvme::fabrics::{Connect, ConnectData, Property};
 use nvme::identify::Identify;
 use nvme::lifetime::Lifetime;
 use nvme::log::GetLogPage;
-use nvme::pdu::{CapsuleCmd, IcReq, flags};
+use nvme::pdu::{CapsuleCmd, Digests, IcReq, flags};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
@@ -35,7 +35,7 @@ impl Admin {
     fn new() -> Self {
         let portal = Arc::new(common::portal());
         let mut half = Half::new(Connection::new(portal, Pool::new(16 << 20), NOW));
-        half.receive(NOW, IcReq::new(false, false, 0).as_bytes());
+        half.receive(NOW, IcReq::new(Digests::NONE, 0).as_bytes());
         let data = ConnectData::new(&common::host_identity(), 0xffff, common::NQN);
         let mut connect = Connect::entry(0, 31, 0);
         connect.dptr = SglDescriptor::in_capsule(data.as_bytes().len() as u32);

@@ -10,7 +10,7 @@ use buf::Pool;
 use nvme::controller::{Action, Connection, Input};
 use nvme::fabrics::{Connect, ConnectData, Property, PropertySize, disconnect};
 use nvme::lifetime::Lifetime;
-use nvme::pdu::{CapsuleCmd, CapsuleResp, H2cData, H2cTermReq, IcReq};
+use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, H2cData, H2cTermReq, IcReq};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::subsystem::{ConnectError, Reply};
@@ -49,7 +49,7 @@ fn h2c_data() -> Vec<u8> {
 fn in_state(state: usize) -> Half<Connection> {
     let mut half = Half::new(Connection::new(Arc::new(common::portal()), Pool::new(16 << 20), NOW));
     if state >= 1 {
-        half.receive(NOW, IcReq::new(false, false, 0).as_bytes());
+        half.receive(NOW, IcReq::new(Digests::NONE, 0).as_bytes());
     }
     if state >= 2 {
         half.receive(NOW, &connect(u16::from(state == 5)));
@@ -79,7 +79,7 @@ fn events() -> Vec<(&'static str, Event)> {
     let entry = SubmissionQueueEntry::new;
     let bytes = |bytes: &[u8]| Event::Bytes(bytes.to_vec());
     vec![
-        ("ICReq", bytes(IcReq::new(true, true, 0).as_bytes())),
+        ("ICReq", bytes(IcReq::new(Digests::BOTH, 0).as_bytes())),
         ("H2CTermReq", bytes(H2cTermReq::new(1, 0, 0).as_bytes())),
         ("H2CData", Event::Bytes(h2c_data())),
         ("Connect admin", Event::Bytes(connect(0))),

@@ -39,7 +39,7 @@ impl Add<Duration> for Instant {
 /// A span in nanoseconds, at most what 64 bits hold: 584 years.
 #[inline]
 pub fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+    wire::saturate(span.as_nanos())
 }
 
 impl fmt::Debug for Instant {

@@ -1,6 +1,6 @@
 //! An initiator's side: command descriptor blocks, and what their answers say.
 
-use volume::{Allocation, Extent, Features, Geometry, VolumeErrorKind};
+use volume::{Allocation, Durability, Extent, Features, Geometry, VolumeErrorKind};
 
 use crate::cdb::Cdb;
 use crate::error::volume_error;
@@ -65,9 +65,17 @@ pub fn read(extent: Extent) -> Block {
     sixteen(0x88, 0, extent)
 }
 
-/// WRITE (16), with force unit access where the write must be durable.
-pub fn write(extent: Extent, fua: bool) -> Block {
-    sixteen(0x8a, if fua { 0x08 } else { 0 }, extent)
+/// The FUA bit, where a write must be durable.
+const fn force_unit_access(durability: Durability) -> u8 {
+    match durability {
+        Durability::Durable => 0x08,
+        Durability::Cached => 0,
+    }
+}
+
+/// WRITE (16).
+pub fn write(extent: Extent, durability: Durability) -> Block {
+    sixteen(0x8a, force_unit_access(durability), extent)
 }
 
 /// SYNCHRONIZE CACHE (16) of everything.
@@ -75,19 +83,45 @@ pub fn synchronize_cache() -> Block {
     sixteen(0x91, 0, Extent::new(0, 0))
 }
 
-/// WRITE SAME (16) with one block of zeros to follow.
-pub fn write_same(extent: Extent, unmap: bool) -> Block {
-    sixteen(0x93, if unmap { 0x08 } else { 0 }, extent)
+/// What WRITE SAME may do instead of writing: its UNMAP bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmap {
+    /// Blocks are written.
+    Never,
+    /// Blocks may be unmapped if they then read as what would have been written.
+    Allowed,
 }
 
-/// VERIFY (16): of the medium, or of the data to follow.
-pub fn verify(extent: Extent, compare: bool) -> Block {
-    sixteen(0x8f, if compare { 0x02 } else { 0 }, extent)
+/// WRITE SAME (16) with one block of zeros to follow.
+pub fn write_same(extent: Extent, unmap: Unmap) -> Block {
+    let flags = match unmap {
+        Unmap::Never => 0,
+        Unmap::Allowed => 0x08,
+    };
+    sixteen(0x93, flags, extent)
+}
+
+/// What VERIFY looks at: its BYTCHK field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteCheck {
+    /// Whether the medium can be read.
+    Medium,
+    /// Whether the blocks are the same as the data to follow.
+    Data,
+}
+
+/// VERIFY (16).
+pub fn verify(extent: Extent, byte_check: ByteCheck) -> Block {
+    let flags = match byte_check {
+        ByteCheck::Medium => 0,
+        ByteCheck::Data => 0x02,
+    };
+    sixteen(0x8f, flags, extent)
 }
 
 /// COMPARE AND WRITE.
-pub fn compare_and_write(extent: Extent, fua: bool) -> Block {
-    let mut cdb = sixteen(0x89, if fua { 0x08 } else { 0 }, Extent::new(extent.start, 0));
+pub fn compare_and_write(extent: Extent, durability: Durability) -> Block {
+    let mut cdb = sixteen(0x89, force_unit_access(durability), Extent::new(extent.start, 0));
     cdb[13] = wire::bounded::<u8>(extent.blocks);
     cdb
 }

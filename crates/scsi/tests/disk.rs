@@ -9,7 +9,7 @@ use buf::SharedBuf;
 use common::{BLOCK, Nexus, Shared, additional, cdb, data, device, pattern};
 use scsi::{DataDirection, NexusEvent, Status, Step, builder};
 use volume::reservation::{Notice, Registrant};
-use volume::{Allocation, Extent, Features, Operation, Outcome};
+use volume::{Allocation, Durability, Extent, Features, Operation, Outcome};
 
 const GOOD: (u8, u8, u8) = (0, 0, 0);
 const INVALID_FIELD: (u8, u8, u8) = (5, 0x24, 0);
@@ -23,7 +23,7 @@ fn pair() -> (Nexus, Shared) {
 fn what_is_written_is_read_by_commands_of_every_length() {
     let (mut nexus, mut shared) = pair();
     let whole = pattern(20, 0x5a);
-    let reply = nexus.send(&mut shared, &builder::write(Extent::new(3, 20), false), &whole);
+    let reply = nexus.send(&mut shared, &builder::write(Extent::new(3, 20), Durability::Cached), &whole);
     assert_eq!((additional(&reply), reply.full_length), (GOOD, 20 * 512));
     assert_eq!(
         shared.disk.log,
@@ -46,7 +46,7 @@ fn what_is_written_is_read_by_commands_of_every_length() {
 #[test]
 fn force_unit_access_makes_each_piece_durable_and_synchronize_cache_flushes() {
     let (mut nexus, mut shared) = pair();
-    nexus.send(&mut shared, &builder::write(Extent::new(0, 9), true), &pattern(9, 0));
+    nexus.send(&mut shared, &builder::write(Extent::new(0, 9), Durability::Durable), &pattern(9, 0));
     nexus.control(&mut shared, &builder::synchronize_cache());
     assert_eq!(shared.disk.log, ["write 0+8 Durable", "write 8+1 Durable", "flush"]);
 }
@@ -58,12 +58,12 @@ fn nothing_reaches_the_medium_that_the_command_forbids() {
     let protect = cdb(16, &[(0, 0x8a), (1, 0x20), (13, 1)]);
     assert_eq!(additional(&nexus.send(&mut shared, &protect, &block)), INVALID_FIELD);
     for (start, blocks) in [(256, 1), (255, 2), (257, 0), (u64::MAX, 1)] {
-        let write = builder::write(Extent::new(start, blocks), false);
+        let write = builder::write(Extent::new(start, blocks), Durability::Cached);
         assert_eq!(additional(&nexus.send(&mut shared, &write, &pattern(2, 1))), OUT_OF_RANGE, "{start}");
     }
-    let end = builder::write(Extent::new(256, 0), false);
+    let end = builder::write(Extent::new(256, 0), Durability::Cached);
     assert_eq!(additional(&nexus.send(&mut shared, &end, &[])), GOOD, "no blocks, at the end");
-    let write = builder::write(Extent::new(0, 1), false);
+    let write = builder::write(Extent::new(0, 1), Durability::Cached);
     for direction in [DataDirection::None, DataDirection::In(512)] {
         let reply = nexus.run(&mut shared, (&write, direction, &[]));
         assert_eq!((additional(&reply), reply.full_length), (GOOD, 512), "the transport tells the residual");
@@ -75,9 +75,9 @@ fn nothing_reaches_the_medium_that_the_command_forbids() {
 fn a_write_announced_too_short_writes_what_was_announced() {
     let (mut nexus, mut shared) = pair();
     let old = pattern(3, 0x40);
-    nexus.send(&mut shared, &builder::write(Extent::new(0, 3), false), &old);
+    nexus.send(&mut shared, &builder::write(Extent::new(0, 3), Durability::Cached), &old);
     shared.disk.log.clear();
-    let write = builder::write(Extent::new(0, 3), true);
+    let write = builder::write(Extent::new(0, 3), Durability::Durable);
     let new = &pattern(2, 9)[..BLOCK + 100];
     let reply = nexus.send(&mut shared, &write, new);
     assert_eq!((additional(&reply), reply.full_length), (GOOD, 3 * 512));
@@ -89,7 +89,7 @@ fn a_write_announced_too_short_writes_what_was_announced() {
 #[test]
 fn part_of_a_block_is_written_over_what_the_block_is_by_then() {
     let (mut nexus, mut shared) = pair();
-    let write = builder::write(Extent::new(2, 1), false);
+    let write = builder::write(Extent::new(2, 1), Durability::Cached);
     for (changes, expected) in [(1, Status::Good), (100, Status::Busy)] {
         shared.disk.changes_after_reads = changes;
         let reply = nexus.send(&mut shared, &write, &[0xee; 100]);
@@ -104,9 +104,9 @@ fn a_read_only_volume_is_never_written() {
     device.units[0].features |= Features::READ_ONLY;
     let (mut nexus, mut shared) = (Nexus::ready(device, "a"), Shared::default());
     let commands: [(&[u8], usize); 4] = [
-        (&builder::write(Extent::new(0, 1), false), 512),
-        (&builder::write_same(Extent::new(0, 1), true), 512),
-        (&builder::compare_and_write(Extent::new(0, 1), false), 1024),
+        (&builder::write(Extent::new(0, 1), Durability::Cached), 512),
+        (&builder::write_same(Extent::new(0, 1), builder::Unmap::Allowed), 512),
+        (&builder::compare_and_write(Extent::new(0, 1), Durability::Cached), 1024),
         (&builder::unmap(), 24),
     ];
     for (command, length) in commands {
@@ -122,8 +122,8 @@ fn a_read_only_volume_is_never_written() {
 fn a_miscompare_is_found_where_it_is() {
     let (mut nexus, mut shared) = pair();
     let whole = pattern(20, 3);
-    nexus.send(&mut shared, &builder::write(Extent::new(0, 20), false), &whole);
-    let verify = builder::verify(Extent::new(0, 20), true);
+    nexus.send(&mut shared, &builder::write(Extent::new(0, 20), Durability::Cached), &whole);
+    let verify = builder::verify(Extent::new(0, 20), builder::ByteCheck::Data);
     assert_eq!(additional(&nexus.send(&mut shared, &verify, &whole)), GOOD);
     // In the first piece, at the last's first byte, and at the very end: the last piece is shorter than the others.
     for at in [1, 8 * BLOCK, 16 * BLOCK, 20 * BLOCK - 1] {
@@ -141,7 +141,7 @@ fn verify_compares_every_block_with_one() {
     let (mut nexus, mut shared) = pair();
     let block = pattern(1, 7);
     let verify = cdb(16, &[(0, 0x8f), (1, 0x06), (13, 20)]);
-    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 20), false), &block);
+    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 20), builder::Unmap::Never), &block);
     assert_eq!(additional(&nexus.send(&mut shared, &verify, &block)), GOOD);
     shared.disk.bytes[17 * BLOCK + 5] ^= 1;
     let reply = nexus.send(&mut shared, &verify, &block);
@@ -153,8 +153,8 @@ fn verify_compares_every_block_with_one() {
 fn compare_and_write_writes_only_over_what_it_expects() {
     let (mut nexus, mut shared) = pair();
     let (old, new) = (pattern(1, 0), pattern(1, 0x11));
-    let command = builder::compare_and_write(Extent::new(4, 1), false);
-    nexus.send(&mut shared, &builder::write(Extent::new(4, 1), false), &old);
+    let command = builder::compare_and_write(Extent::new(4, 1), Durability::Cached);
+    nexus.send(&mut shared, &builder::write(Extent::new(4, 1), Durability::Cached), &old);
     assert_eq!(additional(&nexus.send(&mut shared, &command, &[old.clone(), new.clone()].concat())), GOOD);
     let reply = nexus.send(&mut shared, &command, &[old, pattern(1, 0x22)].concat());
     assert_eq!(additional(&reply), (0xe, 0x1d, 0));
@@ -164,7 +164,7 @@ fn compare_and_write_writes_only_over_what_it_expects() {
 #[test]
 fn unmapped_blocks_read_as_zeros_and_their_status_says_so() {
     let (mut nexus, mut shared) = pair();
-    nexus.send(&mut shared, &builder::write(Extent::new(0, 64), false), &pattern(64, 1));
+    nexus.send(&mut shared, &builder::write(Extent::new(0, 64), Durability::Cached), &pattern(64, 1));
     shared.disk.log.clear();
     nexus.send(&mut shared, &builder::unmap(), &builder::unmap_list(Extent::new(8, 40)));
     assert_eq!(shared.disk.log, ["discard 8+16", "discard 24+16", "discard 40+8"], "as the volume takes it");
@@ -195,10 +195,10 @@ fn an_unmap_list_with_one_bad_extent_unmaps_nothing() {
 #[test]
 fn write_same_of_zeros_unmaps_if_it_may_and_of_anything_else_writes() {
     let (mut nexus, mut shared) = pair();
-    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 20), true), &[0; BLOCK]);
-    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 20), false), &[0; BLOCK]);
+    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 20), builder::Unmap::Allowed), &[0; BLOCK]);
+    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 20), builder::Unmap::Never), &[0; BLOCK]);
     nexus.control(&mut shared, &cdb(16, &[(0, 0x93), (1, 0x09), (13, 4)]));
-    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 10), true), &[1; BLOCK]);
+    nexus.send(&mut shared, &builder::write_same(Extent::new(0, 10), builder::Unmap::Allowed), &[1; BLOCK]);
     let expected = [
         "zeroes 0+16 unmap=true",
         "zeroes 16+4 unmap=true",
@@ -261,7 +261,7 @@ fn mode_parameters_are_every_nexuss_and_a_reset_restores_them_for_all() {
     assert_eq!(additional(&first.send(&mut shared, &select, &list)), GOOD);
     let event = first.server.poll_event().unwrap().event;
     second.hear(event);
-    let write = builder::write(Extent::new(0, 1), false);
+    let write = builder::write(Extent::new(0, 1), Durability::Cached);
     assert_eq!(additional(&second.send(&mut shared, &write, &[0; BLOCK])), (6, 0x2a, 1));
     let reply = second.send(&mut shared, &write, &[0; BLOCK]);
     assert_eq!(additional(&reply), (7, 0x27, 0), "write-protected for both");
@@ -325,7 +325,7 @@ fn a_reservation_fences_the_other_nexus_and_its_end_is_told() {
         other.hear(told(change));
     };
     tell(&mut shared, &mut other);
-    let write = builder::write(Extent::new(0, 1), false);
+    let write = builder::write(Extent::new(0, 1), Durability::Cached);
     assert_eq!(other.send(&mut shared, &write, &[0; BLOCK]).status, Status::ReservationConflict);
     let read = other.control(&mut shared, &builder::read(Extent::new(0, 1)));
     assert_eq!(read.status, Status::Good, "write exclusive lets others read");
@@ -345,7 +345,7 @@ fn a_fenced_nexus_writes_not_one_piece_more() {
         data: DataDirection::Out(20 * 512),
         attribute: scsi::TaskAttribute::Simple,
     };
-    let write = builder::write(Extent::new(0, 20), false);
+    let write = builder::write(Extent::new(0, 20), Durability::Cached);
     let mut task = scsi::Task::default();
     nexus.server.start(&command(&write), &mut task);
     let step = nexus.server.data_received(&mut task, SharedBuf::from(pattern(20, 1)));
@@ -369,7 +369,8 @@ fn what_a_fence_overtook_is_judged_again() {
     let (mut nexus, mut shared) = pair();
     let command =
         |cdb, data| scsi::Command { lun: [0; 8], cdb, data, attribute: scsi::TaskAttribute::Simple };
-    let (write, read) = (builder::write(Extent::new(0, 1), false), builder::read(Extent::new(0, 1)));
+    let (write, read) =
+        (builder::write(Extent::new(0, 1), Durability::Cached), builder::read(Extent::new(0, 1)));
     let begin = |nexus: &mut Nexus, task: &mut scsi::Task| {
         nexus.server.start(&command(&write, DataDirection::Out(512)), task);
         match nexus.server.data_received(task, SharedBuf::from(pattern(1, 1))) {

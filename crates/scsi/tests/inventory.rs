@@ -11,7 +11,7 @@ use scsi::{
     Command, DataDirection, DeviceServer, LogicalUnit, ModeState, NexusEvent, Reply, Status, Step,
     TargetDevice, Task, TaskAttribute, builder, decode_lun, encode_lun,
 };
-use volume::{Epoch, Extent, Outcome, VolumeId};
+use volume::{Durability, Epoch, Extent, Outcome, VolumeId};
 
 const GOOD: (u8, u8, u8) = (0, 0, 0);
 const POWER_ON: (u8, u8, u8) = (6, 0x29, 0);
@@ -220,7 +220,7 @@ fn a_size_that_is_another_is_told_and_taken() {
 fn a_task_never_finds_another_unit_than_its_own() {
     for after in [&[(0, 0)][..], &[(0, 0), (1, 7)], &[(0, 0), (2, 7)]] {
         let mut server = ready(&[(0, 0), (1, 1)]);
-        let write = builder::write(Extent::new(0, 20), false);
+        let write = builder::write(Extent::new(0, 20), Durability::Cached);
         let direction = DataDirection::Out(20 * 512);
         let begin = |server: &mut DeviceServer| {
             let mut task = Task::default();

@@ -6,8 +6,8 @@ mod common;
 
 use common::{BLOCK, Nexus, Shared, additional, cdb, device};
 use scsi::{NexusEvent, Status, builder};
-use volume::Extent;
 use volume::reservation::{Command, ReservationType};
+use volume::{Durability, Extent};
 
 /// What a command needs of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,16 +38,16 @@ fn rows() -> Vec<Row> {
         ("MODE SENSE", Reading, wide(builder::mode_sense_caching(64)), None),
         ("REPORT SUPPORTED OPERATION CODES", Reading, cdb(12, &[(0, 0xa3), (1, 0x0c), (8, 8)]), None),
         ("READ", Reading, wide(builder::read(block)), None),
-        ("VERIFY", Reading, wide(builder::verify(block, false)), None),
+        ("VERIFY", Reading, wide(builder::verify(block, builder::ByteCheck::Medium)), None),
         ("GET LBA STATUS", Reading, wide(builder::lba_status(0, 24)), None),
-        ("WRITE", Writing, wide(builder::write(block, false)), data()),
+        ("WRITE", Writing, wide(builder::write(block, Durability::Cached)), data()),
         ("SYNCHRONIZE CACHE", Writing, wide(builder::synchronize_cache()), None),
         ("UNMAP", Writing, wide(builder::unmap()), Some(builder::unmap_list(block).to_vec())),
-        ("WRITE SAME", Writing, wide(builder::write_same(block, false)), data()),
+        ("WRITE SAME", Writing, wide(builder::write_same(block, builder::Unmap::Never)), data()),
         (
             "COMPARE AND WRITE",
             Writing,
-            wide(builder::compare_and_write(block, false)),
+            wide(builder::compare_and_write(block, Durability::Cached)),
             Some(vec![0; 2 * BLOCK]),
         ),
     ]

@@ -337,8 +337,9 @@ impl History {
     /// Drops what neither a read nor a cut can bring back.
     fn forget_impossible(&mut self, piece: usize) {
         if self.pieces.get(piece).is_some_and(|versions| versions.len() >= VERSIONS) {
-            let oldest = self.reading.iter().copied().min().unwrap_or(u64::MAX);
-            let before_reads = |write: &Write| write.ended.is_some_and(|ended| ended < oldest);
+            let oldest = self.reading.iter().copied().min();
+            let before_reads =
+                |write: &Write| write.ended.is_some_and(|ended| oldest.is_none_or(|oldest| ended < oldest));
             let replaces =
                 |version: &Version, write: &Write| version.found || (write.secure && before_reads(write));
             let kept = self.possible(piece, &replaces);

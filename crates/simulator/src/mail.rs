@@ -75,6 +75,6 @@ impl<M: Send> Postbox<M> for Sender<M> {
     }
 
     fn cores(&self) -> CoreIndex {
-        CoreIndex::try_from(lock(&self.mail.links).len()).unwrap_or(CoreIndex::MAX)
+        wire::bounded::<CoreIndex>(lock(&self.mail.links).len())
     }
 }

@@ -6,7 +6,7 @@ use iscsi::pdu::{
 };
 use iscsi::text::Text;
 use nvme::fabrics::{Connect, ConnectData, HostIdentity};
-use nvme::pdu::{CapsuleCmd, H2cData, IcReq, PduType, R2t, flags};
+use nvme::pdu::{CapsuleCmd, Digests, H2cData, IcReq, PduType, R2t, flags};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use zerocopy::IntoBytes;
@@ -191,7 +191,7 @@ pub(crate) fn host(number: u8) -> HostIdentity {
 /// ICReq, and Connect of a queue.
 pub(crate) fn connect(host: &HostIdentity, (qid, cntlid): (u16, u16), subnqn: &str, kato: u32) -> Vec<u8> {
     let data = ConnectData::new(host, cntlid, subnqn);
-    let mut bytes = IcReq::new(false, false, 0).as_bytes().to_vec();
+    let mut bytes = IcReq::new(Digests::NONE, 0).as_bytes().to_vec();
     bytes.extend(capsule(Connect::entry(qid, 127, kato), data.as_bytes()));
     bytes
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use host::Endpoint;
-use iwarp::ddp::{Control, Tagged, UNTAGGED, Untagged};
+use iwarp::ddp::{Control, Segment, Tagged, UNTAGGED, Untagged};
 use iwarp::rdmap::{Opcode, READ_QUEUE, ReadRequest, TERMINATE_QUEUE};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use zerocopy::big_endian::{U32, U64};
@@ -281,7 +281,7 @@ impl RdmaVillain {
                 let stag =
                     self.remembered.get(at).map_or(7, |named| named.stag ^ u32::from(self.dice.coin()));
                 if let Ok((header, _)) = Untagged::mut_from_prefix(segment) {
-                    header.control = Control::new(Opcode::SEND_INVALIDATE, header.control.is_last());
+                    header.control = Control::new(Opcode::SEND_INVALIDATE, header.control.segment());
                     header.invalidate = U32::new(stag);
                 }
             }
@@ -397,7 +397,7 @@ fn named(control: Control, segment: &[u8]) -> Option<Named> {
 /// The header of a whole message of an untagged queue, whose number is not yet right.
 fn untagged(opcode: Opcode, queue: u32) -> Vec<u8> {
     let header = Untagged {
-        control: Control::new(opcode, true),
+        control: Control::new(opcode, Segment::Last),
         invalidate: U32::ZERO,
         queue: U32::new(queue),
         sequence: U32::ZERO,
@@ -422,7 +422,7 @@ fn read_of(from: Named, length: u32) -> Vec<u8> {
 
 /// An RDMA Write.
 fn write_to(to: Named, data: &[u8]) -> Vec<u8> {
-    let control = Control::new(Opcode::WRITE, true);
+    let control = Control::new(Opcode::WRITE, Segment::Last);
     let header = Tagged { control, stag: U32::new(to.stag), offset: U64::new(to.offset) };
     [header.as_bytes(), data].concat()
 }

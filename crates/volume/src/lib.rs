@@ -60,7 +60,7 @@ pub use open::{Opened, Opener, Openers, Opening, PreparedOpen, Ready};
 pub use open_error::{OpenError, OpenStage};
 pub use path_state::PathState;
 #[cfg(feature = "std")]
-pub use poll_list::PollList;
+pub use poll_list::{PollList, Polled};
 pub use queue_context::{CoreId, QueueContext};
 #[cfg(feature = "std")]
 pub use ram::Ram;

@@ -91,9 +91,10 @@ impl PollList {
         }
     }
 
-    /// Queue `index` was polled: whether it may have more to give at once, and when it wants to be polled next though nothing wakes it.
-    pub fn handle_polled(&mut self, index: usize, more: bool, timeout: Option<Instant>) {
-        if more {
+    /// Queue `index` was polled.
+    pub fn handle_polled(&mut self, index: usize, polled: Polled) {
+        let Polled { may_have_more, timeout } = polled;
+        if may_have_more {
             self.mark(index);
         }
         let Some((scheduled, timeout)) = self.scheduled.get_mut(index).zip(timeout) else { return };
@@ -108,6 +109,15 @@ impl PollList {
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.peek().map(|Reverse((when, _))| *when)
     }
+}
+
+/// What came of polling a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Polled {
+    /// It may have more to give at once.
+    pub may_have_more: bool,
+    /// When it wants to be polled next though nothing wakes it.
+    pub timeout: Option<Instant>,
 }
 
 /// The bits of up to 64 queues, which wakers set.
@@ -221,8 +231,8 @@ mod tests {
         list.waker(64).wake_by_ref();
         assert_eq!(bell.0.load(Ordering::SeqCst), 2, "a call is no reason to wake the core that made it");
         assert_eq!(taken(&mut list, 0), [63, 64, 129]);
-        list.handle_polled(63, true, None);
-        list.handle_polled(64, false, None);
+        list.handle_polled(63, Polled { may_have_more: true, timeout: None });
+        list.handle_polled(64, Polled { may_have_more: false, timeout: None });
         assert_eq!(taken(&mut list, 0), [63]);
     }
 
@@ -244,10 +254,10 @@ mod tests {
     fn the_next_queue_of_a_number_has_no_deadline_of_the_last_one() {
         let (mut list, _) = list(2);
         taken(&mut list, 0);
-        list.handle_polled(0, false, Some(Instant::from_nanos(20)));
+        list.handle_polled(0, Polled { may_have_more: false, timeout: Some(Instant::from_nanos(20)) });
         list.reset(0);
         assert_eq!(taken(&mut list, 20), []);
-        list.handle_polled(0, false, Some(Instant::from_nanos(50)));
+        list.handle_polled(0, Polled { may_have_more: false, timeout: Some(Instant::from_nanos(50)) });
         assert_eq!(list.poll_timeout(), Some(Instant::from_nanos(50)));
     }
 
@@ -272,18 +282,18 @@ mod tests {
         let at = |nanos| Some(Instant::from_nanos(nanos));
         let (mut list, _) = list(2);
         taken(&mut list, 0);
-        list.handle_polled(0, false, at(30));
-        list.handle_polled(1, false, at(20));
+        list.handle_polled(0, Polled { may_have_more: false, timeout: at(30) });
+        list.handle_polled(1, Polled { may_have_more: false, timeout: at(20) });
         assert_eq!(list.poll_timeout(), at(20));
-        list.handle_polled(1, false, at(50));
-        list.handle_polled(0, false, at(10));
+        list.handle_polled(1, Polled { may_have_more: false, timeout: at(50) });
+        list.handle_polled(0, Polled { may_have_more: false, timeout: at(10) });
         assert_eq!((taken(&mut list, 9), taken(&mut list, 10)), (vec![], vec![0]));
         assert_eq!(
             taken(&mut list, 40),
             [1],
             "its deadline has moved, so it is asked again; the other's was taken"
         );
-        list.handle_polled(1, false, at(50));
+        list.handle_polled(1, Polled { may_have_more: false, timeout: at(50) });
         assert_eq!((taken(&mut list, 50), list.poll_timeout()), (vec![1], None));
     }
 
@@ -292,7 +302,7 @@ mod tests {
         let (mut list, _) = list(2);
         assert_eq!(taken(&mut list, 0), [0, 1]);
         list.waker(0).wake();
-        list.handle_polled(0, false, None);
+        list.handle_polled(0, Polled { may_have_more: false, timeout: None });
         assert_eq!(taken(&mut list, 0), [0]);
     }
 }

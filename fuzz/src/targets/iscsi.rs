@@ -61,7 +61,9 @@ where
             target::Action::Reserve { tag, .. } => {
                 target::Input::Reserved { tag, result: Err(volume::reservation::CommandError::Conflict) }
             }
-            target::Action::Reset { tag, .. } => target::Input::Reset { tag, done: true },
+            target::Action::Reset { tag, .. } => {
+                target::Input::Reset { tag, result: target::ResetResult::Done }
+            }
             target::Action::Cancel { .. } | target::Action::Event { .. } => continue,
         };
         half.connection.handle_input(Instant::ZERO, input);

@@ -36,15 +36,13 @@ fn common(bytes: &[u8]) {
 
 fn connection(bytes: &[u8]) {
     if let Some(read) = read::<IcReq>(bytes) {
-        let written = IcReq::new(read.header_digest(), read.data_digest(), read.maxr2t.get());
-        assert_eq!(written.header_digest(), read.header_digest());
-        assert_eq!(written.data_digest(), read.data_digest());
+        let written = IcReq::new(read.digests(), read.maxr2t.get());
+        assert_eq!(written.digests(), read.digests());
         assert_eq!((written.maxr2t, written.header.kind), (read.maxr2t, PduType::IC_REQ));
     }
     if let Some(read) = read::<IcResp>(bytes) {
-        let written = IcResp::new(read.header_digest(), read.data_digest(), read.maxh2cdata.get());
-        assert_eq!(written.header_digest(), read.header_digest());
-        assert_eq!(written.data_digest(), read.data_digest());
+        let written = IcResp::new(read.digests(), read.maxh2cdata.get());
+        assert_eq!(written.digests(), read.digests());
         assert_eq!((written.maxh2cdata, written.header.kind), (read.maxh2cdata, PduType::IC_RESP));
     }
 }

@@ -11,7 +11,7 @@ use nvme::cqe::CompletionQueueEntry;
 use nvme::host::{self, Action, Config, Queue, RemoteNamespace};
 use nvme::limits::DISCOVERY_ENTRIES;
 use nvme::opcode::{FABRICS, fctype};
-use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, CommonHeader, IcReq, IcResp, PduType, flags};
+use nvme::pdu::{C2hData, CapsuleCmd, CapsuleResp, CommonHeader, Digests, IcReq, IcResp, PduType, flags};
 use nvme::status::Status;
 use protocol::pair::Half;
 use protocol::{Connection, Ended, Instant};
@@ -66,7 +66,7 @@ fn connecting(kind: PduType) -> bool {
 pub fn queue_with_digests(bytes: &[u8]) {
     let connection = controller::Connection::new(Arc::new(portal()), Pool::new(8 << 20), Instant::ZERO);
     let mut half = Half::new(connection);
-    half.receive(Instant::ZERO, IcReq::new(true, true, 0).as_bytes());
+    half.receive(Instant::ZERO, IcReq::new(Digests::BOTH, 0).as_bytes());
     let mut reader = Reader::new(bytes);
     while let Some((common, head, data)) = cut(&mut reader) {
         if !connecting(common.kind) {
@@ -84,7 +84,7 @@ pub fn host_with_digests(bytes: &[u8]) {
     let config = Config { header_digest: true, data_digest: true, ..config() };
     let mut half = Half::new(host::Connection::new(config, Instant::ZERO));
     half.transmit(Instant::ZERO);
-    half.receive(Instant::ZERO, IcResp::new(true, true, 1 << 20).as_bytes());
+    half.receive(Instant::ZERO, IcResp::new(Digests::BOTH, 1 << 20).as_bytes());
     let mut reader = Reader::new(bytes);
     while let Some((common, head, data)) = cut(&mut reader) {
         half.transmit(Instant::ZERO);
@@ -127,7 +127,7 @@ fn answers(said: &[u8], script: &mut Reader<'_>) -> Vec<u8> {
     let mut answers = Vec::new();
     while let Some((common, head, _)) = cut(&mut reader) {
         match common.kind {
-            PduType::IC_REQ => answers.extend(IcResp::new(false, false, 1 << 20).as_bytes()),
+            PduType::IC_REQ => answers.extend(IcResp::new(Digests::NONE, 1 << 20).as_bytes()),
             PduType::CAPSULE_CMD => {
                 let Ok((capsule, _)) = CapsuleCmd::read_from_prefix(head) else { continue };
                 answers.extend(answer(&capsule, script).unwrap_or_default());

@@ -3,6 +3,7 @@
 //! Each rule is one file under `rules/`: its documentation says why it exists, its test plants a breach and sees it found. A rule reads the
 //! [`Workspace`] and nothing else. `ARCHITECTURE.md` states the same invariants in prose. Some rules are hints: what they find is printed and breaks nothing.
 
+mod functions;
 mod imports;
 mod rule;
 mod rules;

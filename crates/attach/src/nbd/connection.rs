@@ -12,7 +12,7 @@ use volume::{Completion, Features, Operation, Request};
 use zerocopy::FromBytes;
 
 use super::buffers::take_all;
-use super::export::Export;
+use super::export::{Export, ReplyForm};
 use super::handshake::{Agreement, Handshake, Step};
 use super::limits::{AT_ONCE, MEMORY_RETRY, NEGOTIATION, STAGING};
 use super::outbound::Outbound;
@@ -223,13 +223,14 @@ impl Connection {
             self.leave(CloseReason::Finished);
             return size_of::<RequestHeader>();
         }
-        match Pending::decode(&self.export, &header, self.agreed.allocation) {
+        match Pending::decode(&self.export, &header, self.agreed) {
             Ok(pending) => self.begin(now, pending),
             Err(refused) => {
-                let reads = Command(header.command.get()) == Command::READ;
-                let structured = self.agreed.structured
-                    && (reads || Command(header.command.get()) == Command::BLOCK_STATUS);
-                self.out.push(Reply::failed(header.cookie.get(), refused.failure, structured));
+                let form = match Command(header.command.get()) {
+                    Command::READ | Command::BLOCK_STATUS => self.agreed.replies,
+                    _ => ReplyForm::Simple,
+                };
+                self.out.push(Reply::failed(header.cookie.get(), refused.failure, form));
                 self.skip(refused.skip);
             }
         }
@@ -330,7 +331,7 @@ impl Connection {
             && let Some(pending) = self.table.end(slot)
         {
             if self.close.is_none() {
-                self.out.push(Reply::of(pending, self.agreed.structured));
+                self.out.push(Reply::of(pending, self.agreed.replies));
             }
             self.close_if_over();
         }

@@ -56,13 +56,13 @@ impl Export {
         self.read_only || self.features.contains(Features::READ_ONLY)
     }
 
-    /// What the export can do, for a client that has asked for structured replies or not.
+    /// What the export can do, for a client whose replies have this form.
     ///
     /// A flush covers every write that the volume has completed, through whichever queue: so connections may be many.
-    pub fn flags(&self, structured: bool) -> TransmissionFlags {
+    pub fn flags(&self, replies: ReplyForm) -> TransmissionFlags {
         let mut flags =
             TransmissionFlags::HAS_FLAGS | TransmissionFlags::SEND_FLUSH | TransmissionFlags::CAN_MULTI_CONN;
-        flags.set(TransmissionFlags::SEND_DF, structured);
+        flags.set(TransmissionFlags::SEND_DF, replies == ReplyForm::Structured);
         if self.is_read_only() {
             return flags | TransmissionFlags::READ_ONLY;
         }
@@ -71,6 +71,16 @@ impl Export {
         flags.set(TransmissionFlags::SEND_FAST_ZERO, self.features.contains(Features::WRITE_ZEROES));
         flags
     }
+}
+
+/// What replies that carry data or errors look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplyForm {
+    /// One header, and the data behind it.
+    #[default]
+    Simple,
+    /// Chunks that say what they are: the client has asked for structured replies.
+    Structured,
 }
 
 /// The error number for what went wrong in the volume.
@@ -99,11 +109,11 @@ mod tests {
             features: Features::DISCARD,
             read_only: false,
         };
-        let flags = export.flags(false);
+        let flags = export.flags(ReplyForm::Simple);
         assert!(flags.contains(TransmissionFlags::SEND_TRIM | TransmissionFlags::SEND_FUA));
         assert!(!flags.intersects(TransmissionFlags::SEND_FAST_ZERO | TransmissionFlags::SEND_DF));
         export.read_only = true;
-        let flags = export.flags(true);
+        let flags = export.flags(ReplyForm::Structured);
         assert!(flags.contains(TransmissionFlags::READ_ONLY | TransmissionFlags::SEND_DF));
         assert!(!flags.intersects(TransmissionFlags::SEND_TRIM | TransmissionFlags::SEND_WRITE_ZEROES));
     }

@@ -7,7 +7,7 @@ use protocol::CloseReason;
 use wire::{Reader, Truncated};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::export::Export;
+use super::export::{Export, ReplyForm};
 use super::limits::OPTION_DATA;
 use super::wire::{
     Greeting, HandshakeFlags, INIT_MAGIC, Info, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionCode, OptionHeader,
@@ -27,8 +27,7 @@ const USUAL_BLOCK: u32 = 512;
 /// What was agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Agreement {
-    /// Replies are structured.
-    pub(crate) structured: bool,
+    pub(crate) replies: ReplyForm,
     /// The client may ask for `base:allocation`.
     pub(crate) allocation: bool,
     no_zeroes: bool,
@@ -198,7 +197,7 @@ impl Handshake {
             ));
         }
         out.extend_from_slice(&export.size().to_be_bytes());
-        out.extend_from_slice(&export.flags(self.agreement.structured).bits().to_be_bytes());
+        out.extend_from_slice(&export.flags(self.agreement.replies).bits().to_be_bytes());
         if !self.agreement.no_zeroes {
             out.resize(out.len().saturating_add(PADDING), 0);
         }
@@ -207,7 +206,7 @@ impl Handshake {
 
     fn structured_reply(&mut self, reader: &Reader<'_>, replies: &mut Replies<'_>) -> Outcome {
         if reader.is_empty() {
-            self.agreement.structured = true;
+            self.agreement.replies = ReplyForm::Structured;
             replies.put(OptionReply::ACK, &[]);
         } else {
             replies.refuse(OptionReply::ERR_INVALID, "the option has no data");
@@ -245,7 +244,7 @@ impl Handshake {
 
     fn describe(&self, export: &Export, wanted: &[Info], replies: &mut Replies<'_>) {
         let kind = |info: Info| info.0.to_be_bytes();
-        let flags = export.flags(self.agreement.structured).bits().to_be_bytes();
+        let flags = export.flags(self.agreement.replies).bits().to_be_bytes();
         replies.put(OptionReply::INFO, &[&kind(Info::EXPORT), &export.size().to_be_bytes(), &flags]);
         let sizes = [export.block(), export.preferred(), export.longest()].map(u32::to_be_bytes);
         replies.put(OptionReply::INFO, &[&kind(Info::BLOCK_SIZE), sizes.as_flattened()]);
@@ -264,7 +263,7 @@ impl Handshake {
     ) -> Result<Outcome, Truncated> {
         let sets = replies.option == OptionCode::SET_META_CONTEXT;
         self.agreement.allocation &= !sets;
-        if !self.agreement.structured {
+        if self.agreement.replies == ReplyForm::Simple {
             replies.refuse(OptionReply::ERR_INVALID, "structured replies have to be asked for first");
             return Ok(Outcome::Next);
         }

@@ -33,5 +33,5 @@ mod service;
 pub mod wire;
 
 pub use connection::{Action, Connection, Input};
-pub use export::{Export, failure};
+pub use export::{Export, ReplyForm, failure};
 pub use server::{NbdConfig, serve};

@@ -5,6 +5,7 @@ use buf::BufList;
 use protocol::Transmit;
 use zerocopy::IntoBytes;
 
+use super::export::ReplyForm;
 use super::handshake::ALLOCATION_ID;
 use super::requests::{Pending, Work};
 use super::wire::{Chunk, ChunkHeader, Descriptor, Failure, SimpleReply};
@@ -45,21 +46,22 @@ impl Reply {
     }
 
     /// The reply to a request that is over.
-    pub(crate) fn of(pending: Pending, structured: bool) -> Self {
+    pub(crate) fn of(pending: Pending, form: ReplyForm) -> Self {
         let cookie = pending.cookie;
-        let in_chunks = structured && matches!(pending.work, Work::Read(_) | Work::BlockStatus { .. });
         if let Some(failure) = pending.failure {
-            return Self::failed(cookie, failure, in_chunks);
+            let has_chunks = matches!(pending.work, Work::Read(_) | Work::BlockStatus { .. });
+            return Self::failed(cookie, failure, if has_chunks { form } else { ReplyForm::Simple });
         }
         let simple = SimpleReply::new(0, cookie);
         match pending.work {
             Work::Read(pieces) => {
                 let mut data = BufList::new();
                 pieces.into_iter().flatten().for_each(|piece| data.append(piece));
-                if structured {
-                    Self::Data { cookie, offset: pending.offset, length: pending.length, data }
-                } else {
-                    Self::Plain(simple, data)
+                match form {
+                    ReplyForm::Structured => {
+                        Self::Data { cookie, offset: pending.offset, length: pending.length, data }
+                    }
+                    ReplyForm::Simple => Self::Plain(simple, data),
                 }
             }
             Work::BlockStatus { found, .. } => Self::Extents(cookie, found),
@@ -67,12 +69,11 @@ impl Reply {
         }
     }
 
-    /// A reply that reports an error; where the client expects chunks, in a chunk.
-    pub(crate) fn failed(cookie: u64, failure: Failure, in_chunks: bool) -> Self {
-        if in_chunks {
-            Self::Error(cookie, failure)
-        } else {
-            Self::Simple(SimpleReply::new(failure.0, cookie))
+    /// A reply that reports an error, in the form that the client expects it in.
+    pub(crate) fn failed(cookie: u64, failure: Failure, form: ReplyForm) -> Self {
+        match form {
+            ReplyForm::Structured => Self::Error(cookie, failure),
+            ReplyForm::Simple => Self::Simple(SimpleReply::new(failure.0, cookie)),
         }
     }
 

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use volume::{Completion, Durability, Extent, Features, Operation, Outcome, Tag};
 
 use super::export::{self, Export};
+use super::handshake::Agreement;
 use super::limits::{EXTENTS, FIRST_REQUESTS, PIECES, REQUESTS};
 use super::wire::{Command, CommandFlags, Descriptor, ExtentFlags, Failure, RequestHeader};
 use crate::convert::{index, short};
@@ -65,7 +66,7 @@ impl Pending {
     pub(crate) fn decode(
         export: &Export,
         header: &RequestHeader,
-        allocation: bool,
+        agreed: Agreement,
     ) -> Result<Self, RejectedRequest> {
         let command = Command(header.command.get());
         let length = header.length.get();
@@ -78,7 +79,7 @@ impl Pending {
             Command::FLUSH => Work::Flush,
             Command::TRIM => Work::Trim { done: 0, flushing: false },
             Command::WRITE_ZEROES => Work::WriteZeroes { done: 0 },
-            Command::BLOCK_STATUS if allocation => Work::BlockStatus { found: Vec::new(), done: 0 },
+            Command::BLOCK_STATUS if agreed.allocation => Work::BlockStatus { found: Vec::new(), done: 0 },
             _ => return Err(refuse(Failure::INVAL)),
         };
         let (cookie, offset) = (header.cookie.get(), header.offset.get());

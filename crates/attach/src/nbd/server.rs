@@ -17,7 +17,7 @@ use super::service::{CoreService, Message, News, Plan};
 use crate::cores::Cores;
 use crate::early::{self, Early};
 use crate::limits::{GRACE, LEAST_MEMORY, MEMORY};
-use crate::listen_address::{ListenAddress, check_reach, listen};
+use crate::listen_address::{AllowedPeers, ListenAddress, check_reach, listen};
 use crate::ready_file;
 
 /// What is to be served, and how.
@@ -44,7 +44,8 @@ type CoreThread = JoinHandle<std::io::Result<()>>;
 
 /// Serves until SIGTERM or SIGINT. `say` is given the lines that explain to the user how to connect.
 pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
-    check_reach(&config.place, config.allow_any)?;
+    let peers = if config.allow_any { AllowedPeers::Anybody } else { AllowedPeers::ThisMachine };
+    check_reach(&config.place, peers)?;
     // Signals are caught before anything begins, so that none is missed: the first listener is for the time until the volume is open.
     let (tell, news) = mpsc::channel();
     let early = Early::watch(tell.clone(), News::Asked)?;

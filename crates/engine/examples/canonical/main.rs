@@ -62,7 +62,7 @@ fn main() -> Result<(), OpenError> {
     let mut world = World::new(plan.protocol)?;
     let volume = open(&mut world, plan.protocol)?;
     let queue = volume.open_queue(&QueueContext::without_pool(CoreId(0), Waker::noop().clone()))?;
-    let pool = Pool::new(usize::try_from(plan.blocks * BLOCK * DEPTH * 2).unwrap_or(usize::MAX));
+    let pool = Pool::new(::wire::index(plan.blocks * BLOCK * DEPTH * 2));
     let done = Load { world, queue, plan, pool, done: Vec::new() }.run()?;
     println!("{done} I/Os");
     Ok(())
@@ -97,7 +97,7 @@ struct Load {
 
 impl Load {
     fn run(mut self) -> Result<u64, OpenError> {
-        let bytes = usize::try_from(self.plan.blocks * BLOCK).unwrap_or(usize::MAX);
+        let bytes = ::wire::index(self.plan.blocks * BLOCK);
         let data = SharedBuf::from(vec![1; bytes]);
         let (mut started, mut ended) = (0, 0);
         while ended < self.plan.count {

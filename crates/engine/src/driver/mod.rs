@@ -24,7 +24,7 @@ use crate::hub::Hub;
 use crate::kind::{ServedId, ServedKind, Tagged};
 use crate::limits::PARKED_GUESS;
 use crate::message::{Inbound, Member};
-use crate::queues::{Slot, SubmitError};
+use crate::queues::{Slot, SubmitError, UseReport};
 use crate::serving_connection::ServingConnection;
 use crate::volume_kind::VolumeKind;
 
@@ -182,8 +182,8 @@ impl<R: Role> Driver<R> {
     /// Says whether the connection uses what is withdrawn.
     #[cold]
     fn report_use(&self, served: ServedId) {
-        let used = self.uses(served);
-        self.context.hub.queues().handle_use(self.context.now, served, used);
+        let report = if self.uses(served) { UseReport::InUse } else { UseReport::Unused };
+        self.context.hub.queues().handle_use(self.context.now, served, report);
     }
 
     /// Ends the connection if it still uses what is not served any more: its requests end with it.

@@ -20,7 +20,7 @@ fn call(tag: u32, volumes: &[u16]) -> ResetCall {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
     told: Vec<(u64, VolumeId)>,
-    answers: Vec<(u32, bool)>,
+    answers: Vec<(u32, ResetResult)>,
 }
 
 fn wanted(owner: &mut Owner) -> Wanted {
@@ -31,9 +31,9 @@ fn wanted(owner: &mut Owner) -> Wanted {
                 assert_eq!(from, member(1));
                 wanted.told.push((number, served));
             }
-            Outcome::Answer(to, Answer::Reset(tag, done)) => {
+            Outcome::Answer(to, Answer::Reset(tag, result)) => {
                 assert_eq!(to, member(1));
-                wanted.answers.push((tag, done));
+                wanted.answers.push((tag, result));
             }
             other => panic!("no reset asks for {other:?}"),
         }
@@ -41,7 +41,7 @@ fn wanted(owner: &mut Owner) -> Wanted {
     wanted
 }
 
-fn answers(answers: &[(u32, bool)]) -> Wanted {
+fn answers(answers: &[(u32, ResetResult)]) -> Wanted {
     Wanted { answers: answers.to_vec(), ..Wanted::default() }
 }
 
@@ -55,7 +55,7 @@ fn a_reset_is_answered_when_every_core_has_acknowledged_it_for_every_volume() {
         assert_eq!(early, [], "RFC 7143 §4.2.3.3: not before what is older has ended");
         for missing in (0..usize::from(CORES) * volumes.len()).rev() {
             owner.acknowledge(told[0].0);
-            let expected: &[_] = if missing == 0 { &[(20, true)] } else { &[] };
+            let expected: &[_] = if missing == 0 { &[(20, ResetResult::Done)] } else { &[] };
             assert_eq!(wanted(&mut owner), answers(expected), "{volumes:?}, {missing} are missing");
         }
     }
@@ -65,7 +65,7 @@ fn a_reset_is_answered_when_every_core_has_acknowledged_it_for_every_volume() {
 fn a_reset_of_nothing_is_over_at_once() {
     let mut owner = Owner::default();
     owner.reset(call(20, &[]), CORES);
-    assert_eq!(wanted(&mut owner), answers(&[(20, true)]));
+    assert_eq!(wanted(&mut owner), answers(&[(20, ResetResult::Done)]));
 }
 
 #[test]
@@ -79,11 +79,11 @@ fn resets_beyond_the_limit_are_refused_until_one_has_ended() {
         numbers.push(told[0].0);
     }
     owner.reset(call(5000, &[4]), 1);
-    assert_eq!(wanted(&mut owner), answers(&[(5000, false)]), "and no core is told of it");
+    assert_eq!(wanted(&mut owner), answers(&[(5000, ResetResult::Rejected)]), "and no core is told of it");
     owner.acknowledge(numbers[3]);
-    assert_eq!(wanted(&mut owner), answers(&[(3, true)]));
+    assert_eq!(wanted(&mut owner), answers(&[(3, ResetResult::Done)]));
     owner.reset(call(5001, &[4]), 1);
     assert_eq!(wanted(&mut owner).told.len(), 1, "there is room for one");
     owner.reset(call(5002, &[4]), 1);
-    assert_eq!(wanted(&mut owner), answers(&[(5002, false)]), "and for no more");
+    assert_eq!(wanted(&mut owner), answers(&[(5002, ResetResult::Rejected)]), "and for no more");
 }

@@ -192,10 +192,10 @@ impl<K: ServedKind> QueueEntry<K> {
     }
 
     /// A connection says whether it uses it, or is gone. True when it was the last one of those that were asked.
-    pub(super) fn handle_use(&mut self, now: Instant, used: bool) -> bool {
+    pub(super) fn handle_use(&mut self, now: Instant, report: UseReport) -> bool {
         let Some(awaited) = &mut self.withdrawal.awaited else { return false };
         *awaited = awaited.saturating_sub(1);
-        self.withdrawal.used |= used;
+        self.withdrawal.used |= report == UseReport::InUse;
         self.conclude(now)
     }
 
@@ -232,7 +232,7 @@ impl<K: ServedKind> QueueEntry<K> {
     pub(super) fn advance(&mut self, now: Instant) -> Option<Progress> {
         match self.state {
             State::Withdrawn if self.withdrawal.until <= now => {
-                self.forced = u32::try_from(self.under_way()).unwrap_or(u32::MAX);
+                self.forced = wire::saturate::<u32>(self.under_way());
                 self.drain(Event::Overdue);
                 Some(Progress::Overdue)
             }
@@ -280,6 +280,15 @@ impl<K: ServedKind> QueueEntry<K> {
         self.state = next.unwrap_or(self.state);
         next.is_some()
     }
+}
+
+/// What a connection says of something that is withdrawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UseReport {
+    /// It uses it.
+    InUse,
+    /// It does not, or is gone.
+    Unused,
 }
 
 /// What came of going on.

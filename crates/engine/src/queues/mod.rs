@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use protocol::Instant;
-use volume::{OpenError, PollList, QueueContext, Submission, Tag};
+use volume::{OpenError, PollList, Polled, QueueContext, Submission, Tag};
 
 pub(crate) use self::entry::LAST;
+pub(crate) use self::entry::UseReport;
 use self::entry::{Progress, QueueEntry};
 pub(crate) use self::tag::Slot;
 use self::tag::{join, split};
@@ -56,6 +57,22 @@ pub struct Retired {
     pub forced: u32,
 }
 
+/// The last request of a queue has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LastEnded {
+    /// The queue's slot, as the request's tag has it.
+    pub(crate) slot: Tag,
+    /// It has succeeded.
+    pub(crate) secured: bool,
+}
+
+/// A queue that has just ended, and whose place is not yet free.
+#[derive(Debug, Clone, Copy)]
+struct EndedQueue {
+    slot: usize,
+    secured: bool,
+}
+
 /// The queues of one core, each in the slot of what it serves.
 pub(crate) struct Queues<K: ServedKind> {
     entries: Vec<QueueEntry<K>>,
@@ -66,8 +83,8 @@ pub(crate) struct Queues<K: ServedKind> {
     /// Fences that wait, on all queues; and those that no queue has anything older for.
     fences: usize,
     acknowledged: Vec<u64>,
-    /// Slots whose queues have just ended, and whether they are secured.
-    ended: Vec<(usize, bool)>,
+    /// Queues that have just ended.
+    ended: Vec<EndedQueue>,
     /// For whoever is to know.
     events: VecDeque<QueueEvent>,
 }
@@ -150,9 +167,9 @@ impl<K: ServedKind> Queues<K> {
     }
 
     /// One of them says whether it does, or is gone.
-    pub(crate) fn handle_use(&mut self, now: Instant, served: ServedId, used: bool) {
+    pub(crate) fn handle_use(&mut self, now: Instant, served: ServedId, report: UseReport) {
         let entry = self.entries.get_mut(served.slot()).filter(|entry| entry.id == served);
-        if entry.is_some_and(|entry| entry.handle_use(now, used)) {
+        if entry.is_some_and(|entry| entry.handle_use(now, report)) {
             self.polls.mark(served.slot());
         }
     }
@@ -166,7 +183,7 @@ impl<K: ServedKind> Queues<K> {
                 begun = true;
                 self.polls.mark(slot);
                 if let Some(Progress::Retired { secured }) = entry.advance(now) {
-                    self.ended.push((slot, secured));
+                    self.ended.push(EndedQueue { slot, secured });
                 }
             }
         }
@@ -174,18 +191,18 @@ impl<K: ServedKind> Queues<K> {
         begun
     }
 
-    /// The last request of the queue in a slot has ended.
-    pub(crate) fn handle_last_ended(&mut self, Tag(slot): Tag, secured: bool) {
+    /// The last request of a queue has ended.
+    pub(crate) fn handle_last_ended(&mut self, LastEnded { slot: Tag(slot), secured }: LastEnded) {
         let Ok(slot) = usize::try_from(slot) else { return };
         if self.entries.get_mut(slot).is_some_and(QueueEntry::handle_last_ended) {
-            self.ended.push((slot, secured));
+            self.ended.push(EndedQueue { slot, secured });
             self.clear_ended();
         }
     }
 
     /// Drops the queues that have ended, and frees their places.
     fn clear_ended(&mut self) {
-        while let Some((slot, secured)) = self.ended.pop() {
+        while let Some(EndedQueue { slot, secured }) = self.ended.pop() {
             let Some(entry) = self.entries.get_mut(slot) else { continue };
             // Nothing older than its fences is left.
             self.fences -= entry.draining.len();
@@ -268,7 +285,7 @@ impl<K: ServedKind> Queues<K> {
                 deliver(slot, entry.name(), completion);
             }
             // A queue with nothing under way has nothing to give; what else it wants comes by its waker or its deadline.
-            let mut more = gave && entry.outstanding != [0, 0];
+            let mut may_have_more = gave && entry.outstanding != [0, 0];
             let mut timeout = K::poll_timeout(&entry.queue);
             if !entry.is_serving() {
                 while let Some(progress) = entry.advance(now) {
@@ -277,14 +294,14 @@ impl<K: ServedKind> Queues<K> {
                         Progress::Overdue => self.events.push_back(QueueEvent::Overdue(entry.id)),
                         Progress::Securing => {
                             self.events.push_back(QueueEvent::Securing);
-                            more = true;
+                            may_have_more = true;
                         }
-                        Progress::Retired { secured } => self.ended.push((index, secured)),
+                        Progress::Retired { secured } => self.ended.push(EndedQueue { slot: index, secured }),
                     }
                 }
                 timeout = [timeout, entry.deadline()].into_iter().flatten().min();
             }
-            self.polls.handle_polled(index, more, timeout);
+            self.polls.handle_polled(index, Polled { may_have_more, timeout });
         }
         self.clear_ended();
         any
@@ -478,7 +495,7 @@ mod tests {
             }
             assert_eq!(ended, [(Slot(3), Tag(1)), (LAST, Tag(0))]);
             assert!(!queues.is_empty());
-            queues.handle_last_ended(Tag(0), secured);
+            queues.handle_last_ended(LastEnded { slot: Tag(0), secured });
             assert_eq!(drained(&mut queues), [10]);
             let retired = Retired { id: DISK, secured, forced: 0 };
             assert_eq!(events(&mut queues), [QueueEvent::Securing, QueueEvent::Retired(retired)]);
@@ -510,22 +527,22 @@ mod tests {
         assert_eq!(poll_at(&mut queues, 0), [QueueEvent::AskUsers(DISK)]);
         assert!(!queues.await_users(at(0), DISK, 2));
         queues.submit(at(0), Slot(3), flush(1, 0)).unwrap();
-        queues.handle_use(at(1), DISK, true);
+        queues.handle_use(at(1), DISK, UseReport::InUse);
         assert_eq!(poll_at(&mut queues, 100), [], "one has not answered");
-        queues.handle_use(at(100), VolumeId::new(0, 1), false);
-        queues.handle_use(at(100), DISK, false);
+        queues.handle_use(at(100), VolumeId::new(0, 1), UseReport::Unused);
+        queues.handle_use(at(100), DISK, UseReport::Unused);
         assert_eq!(poll_at(&mut queues, 149), []);
         assert_eq!(queues.poll_timeout(), Some(at(150)));
         assert_eq!(poll_at(&mut queues, 150), [QueueEvent::AskUsers(DISK)]);
         queues.await_users(at(150), DISK, 1);
-        queues.handle_use(at(150), DISK, false);
+        queues.handle_use(at(150), DISK, UseReport::Unused);
         queues.submit(at(150), Slot(3), flush(2, 0)).unwrap();
         assert_eq!(poll_at(&mut queues, 200), [QueueEvent::AskUsers(DISK)], "its requests count");
         held.0.borrow_mut().1 = 2;
         queues.polls.mark(0);
         assert_eq!(poll_at(&mut queues, 201), []);
         queues.await_users(at(201), DISK, 1);
-        queues.handle_use(at(201), DISK, false);
+        queues.handle_use(at(201), DISK, UseReport::Unused);
         overtaken(queues.submit(at(201), Slot(3), flush(3, 0)));
         assert_eq!(poll_at(&mut queues, 201), [QueueEvent::Securing]);
     }
@@ -541,7 +558,7 @@ mod tests {
         assert_eq!(queues.poll_timeout(), Some(at(5000)), "who was asked may not answer");
         assert_eq!(poll_at(&mut queues, 5000), [QueueEvent::Overdue(DISK)]);
         overtaken(queues.submit(at(5000), Slot(3), flush(2, 0)));
-        queues.handle_use(at(5001), DISK, false);
+        queues.handle_use(at(5001), DISK, UseReport::Unused);
         assert_eq!(poll_at(&mut queues, 60_000), [], "what is under way is not forgotten");
         assert_eq!(queues.entries[0].forced(), 1);
     }

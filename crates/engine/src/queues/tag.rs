@@ -6,6 +6,13 @@ use volume::Tag;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(pub(crate) u32);
 
+impl Slot {
+    /// The place with this index. A core has far fewer connections than 32 bits count.
+    pub(crate) fn at(index: usize) -> Self {
+        Self(wire::bounded::<u32>(index))
+    }
+}
+
 const SLOT_SHIFT: u32 = 33;
 const SIDE_BIT: u64 = 1 << 32;
 const OWN_MASK: u64 = SIDE_BIT - 1;
@@ -17,7 +24,7 @@ pub(super) fn join(slot: Slot, side: usize, own: Tag) -> Tag {
 }
 
 pub(super) fn split(tag: Tag) -> (Slot, usize, Tag) {
-    let slot = Slot(u32::try_from(tag.0 >> SLOT_SHIFT).unwrap_or(u32::MAX));
+    let slot = Slot(wire::bounded::<u32>(tag.0 >> SLOT_SHIFT));
     (slot, usize::from(tag.0 & SIDE_BIT != 0), Tag(tag.0 & OWN_MASK))
 }
 

@@ -101,7 +101,7 @@ impl Entries {
     #[cold]
     fn grow(&mut self) -> u32 {
         self.slots.push(None);
-        u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+        wire::bounded::<u32>(self.slots.len() - 1)
     }
 
     /// The one with this tag toward the connection.

@@ -31,7 +31,7 @@ use super::redirect::{Redirect, RedirectFollower, RedirectSlot};
 use super::route::{Attempt, Connected, NotConnected, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Place, Waiting};
-use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_iser};
+use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_iser, segment_size};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
 
 /// The name that initiators log in under unless the URL says otherwise.
@@ -167,7 +167,7 @@ impl Plan {
             let make = move |now| tcp::InitiatorConnection::new(now, config, Pool::new(CLIENT_POOL), entropy);
             return Client::<Initiator<tcp::InitiatorConnection>>::dial(dialer, Box::new(make), dial);
         };
-        let iwarp = IwarpLink::new(rdma.crc, address, None);
+        let iwarp = IwarpLink { crc: rdma.crc, mss: segment_size(address, None) };
         let make = move |now| {
             let pool = Pool::new(CLIENT_POOL);
             let (words, queues) = (private_data(Invalidation::Used), for_iser(initiator_needs()));

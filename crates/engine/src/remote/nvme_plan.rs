@@ -20,7 +20,7 @@ use super::client_context::ClientContext;
 use super::far_end::{Digests, Timing};
 use super::link::{Link, LinkInput};
 use crate::carried::Carried;
-use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_nvme};
+use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_nvme, segment_size};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
 use crate::queue_pairs::{self, ClientSocket};
 
@@ -161,7 +161,7 @@ impl Plan {
         if let RdmaTransport::Roce { udp_port } = rdma.transport {
             return self.connect_roce(udp_port, config, dial);
         }
-        let iwarp = IwarpLink::new(rdma.crc, self.address, None);
+        let iwarp = IwarpLink { crc: rdma.crc, mss: segment_size(self.address, None) };
         let make = move |now| {
             let words = RdmaHost::private_data(&config);
             let queues = for_nvme(RdmaHost::needs(&config));

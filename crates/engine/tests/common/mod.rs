@@ -18,7 +18,7 @@ use host::{
 };
 use nvme::controller::{Hosts, Namespace, Portal, QueueLimits, Subsystem};
 use nvme::fabrics::{Connect, ConnectData, HostIdentity, Property};
-use nvme::pdu::{CapsuleCmd, CapsuleResp, IcReq};
+use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, IcReq};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
@@ -327,7 +327,7 @@ impl Server {
         let ControllerQueue { qid, cntlid } = queue;
         let nqn = format!("nqn.2014-08.org.example:{host}").into();
         let data = ConnectData::new(&HostIdentity { identifier: [host; 16], nqn }, cntlid, NQN);
-        self.bytes(stream, IcReq::new(false, false, 0).as_bytes());
+        self.bytes(stream, IcReq::new(Digests::NONE, 0).as_bytes());
         self.send_with(stream, Connect::entry(qid, 31, 0), data.as_bytes());
         self.streams[stream].received.drain(..128);
     }

@@ -4,7 +4,7 @@
 use alloc::vec;
 
 use buf::{Buf, BufList, SharedBuf};
-use scsi::builder::{self, ReserveOut, UNMAP_LIST};
+use scsi::builder::{self, ByteCheck, ReserveOut, UNMAP_LIST, Unmap};
 use scsi::{Additional, SenseKey};
 use volume::{
     Allocation, ComparedWrite, Durability, Extent, Failure, Features, Operation, Outcome, VolumeErrorKind,
@@ -60,15 +60,16 @@ impl Abilities {
     fn durable(self, durability: Durability) -> Durable {
         let is_durable = durability == Durability::Durable;
         let flush_after = is_durable && !self.fua && self.features.contains(Features::VOLATILE_CACHE);
-        Durable { fua: is_durable && self.fua, flush_after }
+        let bit = if self.fua { durability } else { Durability::Cached };
+        Durable { bit, flush_after }
     }
 }
 
 /// What makes a write durable, if it is to be.
 #[derive(Debug, Clone, Copy)]
 struct Durable {
-    /// The FUA bit.
-    fua: bool,
+    /// What its FUA bit says.
+    bit: Durability,
     /// A flush that follows.
     flush_after: bool,
 }
@@ -82,8 +83,8 @@ pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilitie
     Ok(match operation {
         Operation::Read { extent, into } => Work::reading(builder::read(extent), into),
         Operation::Write { extent, data, durability } => {
-            let Durable { fua, flush_after } = abilities.durable(durability);
-            Work { flush_after, ..Work::writing(builder::write(extent, fua), data) }
+            let Durable { bit, flush_after } = abilities.durable(durability);
+            Work { flush_after, ..Work::writing(builder::write(extent, bit), data) }
         }
         Operation::Flush => Work::plain(builder::synchronize_cache()),
         Operation::Discard { extent } => {
@@ -98,7 +99,8 @@ pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilitie
                 return Ok(writing_zeros(zeros, block_size, abilities));
             }
             // A unit that does not unmap so may refuse to be asked (SBC-4 §5.49).
-            let unmap = may_unmap && abilities.features.contains(Features::WRITE_ZEROES);
+            let may_unmap = may_unmap && abilities.features.contains(Features::WRITE_ZEROES);
+            let unmap = if may_unmap { Unmap::Allowed } else { Unmap::Never };
             let block = SharedBuf::from(vec![0; (block_size as usize).min(LARGEST_BLOCK)]);
             // WRITE SAME has no FUA bit.
             let flush_after = durability == Durability::Durable;
@@ -111,12 +113,12 @@ pub(super) fn command(operation: Operation, block_size: u32, abilities: Abilitie
             if extent.blocks > u64::from(abilities.longest_compare) {
                 return Err(VolumeErrorKind::Misaligned.into());
             }
-            let Durable { fua, flush_after } = abilities.durable(durability);
+            let Durable { bit, flush_after } = abilities.durable(durability);
             let ComparedWrite { compare: mut data, write } = *data;
             data.append(write);
-            Work { flush_after, ..Work::writing(builder::compare_and_write(extent, fua), data) }
+            Work { flush_after, ..Work::writing(builder::compare_and_write(extent, bit), data) }
         }
-        Operation::Verify { extent } => Work::plain(builder::verify(extent, false)),
+        Operation::Verify { extent } => Work::plain(builder::verify(extent, ByteCheck::Medium)),
         Operation::QueryAllocation { extent } => {
             let cdb = builder::lba_status(extent.start, LBA_STATUS.into());
             let mut work = Work::reading(cdb, Buf::zeroed(LBA_STATUS.into()));
@@ -145,8 +147,8 @@ pub(super) fn writing_zeros(zeros: Zeros, block_size: u32, abilities: Abilities)
     let length = blocks.saturating_mul(block_size) as usize;
     let piece = Extent::new(zeros.left.start, blocks.into());
     let left = Extent::new(piece.start + piece.blocks, zeros.left.blocks - piece.blocks);
-    let Durable { fua, flush_after } = abilities.durable(zeros.durability);
-    let work = Work::writing(builder::write(piece, fua), SharedBuf::from(vec![0; length]).into());
+    let Durable { bit, flush_after } = abilities.durable(zeros.durability);
+    let work = Work::writing(builder::write(piece, bit), SharedBuf::from(vec![0; length]).into());
     let rest = (left.blocks > 0).then_some(Zeros { left, instead: false, ..zeros });
     // One flush covers all pieces.
     Work { flush_after: flush_after && rest.is_none(), zeros: rest, ..work }

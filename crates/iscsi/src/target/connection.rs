@@ -121,8 +121,8 @@ pub enum Input {
     Reset {
         /// The action's tag.
         tag: u32,
-        /// False when it was refused.
-        done: bool,
+        /// Whether it has happened.
+        result: ResetResult,
     },
     /// The group of sessions speaks.
     Group(session::Reply),
@@ -513,8 +513,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
             Input::Fence { volume, epoch, event } => self.handle_fence(volume, epoch, event),
             Input::Event { volume, event } => self.handle_event(volume, event),
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
-            Input::Reset { tag, done: true } => self.handle_reset(tag, ResetResult::Done),
-            Input::Reset { tag, done: false } => self.handle_reset(tag, ResetResult::Refused),
+            Input::Reset { tag, result } => self.handle_reset(tag, result),
             Input::Group(reply) => self.handle_group(now, reply),
             Input::PortalChanged(portal) => self.handle_portal_changed(now, portal),
             Input::Shutdown => self.request_logout(now, CloseReason::ShuttingDown),

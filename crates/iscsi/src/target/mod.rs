@@ -50,3 +50,4 @@ mod withheld_receive;
 pub use access::{Access, Chap, ProvenInitiator, Rule};
 pub use connection::{Action, Input, Resources, Target};
 pub use portal::{Node, Portal};
+pub use task_management::ResetResult;

@@ -55,11 +55,11 @@ pub(super) enum Then {
 
 /// How a reset of other nexuses' tasks ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResetResult {
+pub enum ResetResult {
     /// What is older than it has ended.
     Done,
     /// It was refused.
-    Refused,
+    Rejected,
 }
 
 /// A request for a task management function.
@@ -158,7 +158,7 @@ impl TaskManagement {
         if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.reset == Some(tag)) {
             waiting.handle(match result {
                 ResetResult::Done => Event::ResetDone,
-                ResetResult::Refused => Event::ResetRefused,
+                ResetResult::Rejected => Event::ResetRefused,
             });
         }
     }
@@ -246,7 +246,7 @@ mod tests {
         for tag in [70, 71] {
             management.performed(request(tag), &reset(tag));
         }
-        management.handle_reset(70, ResetResult::Refused);
+        management.handle_reset(70, ResetResult::Rejected);
         let refused = management.take_oldest().unwrap();
         assert!(management.take_overdue(START).is_none(), "called early");
         let overdue = management.take_overdue(START + MANAGEMENT_TIME).unwrap();

@@ -24,7 +24,7 @@ use buf::{Buf, BufList, Pool, SharedBuf};
 use iscsi::datamover::tcp;
 use iscsi::initiator::{self, Config, Discovered, RemoteUnit};
 use iscsi::session::{Reply, Sessions};
-use iscsi::target::{self, Access, Node, Portal, Resources};
+use iscsi::target::{self, Access, Node, Portal, ResetResult, Resources};
 use protocol::pair::{Pair, aperiodic};
 use protocol::{Connection, Group, SeededEntropy};
 use scsi::{LogicalUnit, NexusEvent, TargetDevice, UnitIdentity};
@@ -241,7 +241,10 @@ where
                 target::Action::Reserve { .. } => {}
                 target::Action::Reset { tag, .. } => {
                     self.events += 1;
-                    self.pair.far.connection.handle_input(now, target::Input::Reset { tag, done: true });
+                    self.pair
+                        .far
+                        .connection
+                        .handle_input(now, target::Input::Reset { tag, result: ResetResult::Done });
                 }
             }
         }

@@ -17,7 +17,7 @@ use iscsi::pdu::{
     BasicHeaderSegment, Bhs, LoginIdentity, LoginRequest, LoginResponse, Opcode, Stage, padding,
 };
 use iscsi::session::Sessions;
-use iscsi::target::{Action, Input, Portal};
+use iscsi::target::{Action, Input, Portal, ResetResult};
 use iscsi::text::Text;
 use protocol::pair::Half;
 use protocol::{CloseReason, Connection, Group, Instant};
@@ -157,7 +157,7 @@ impl Raw {
                 && let Some(tag) = self.resets.pop()
             {
                 any = true;
-                self.half.connection.handle_input(self.now, Input::Reset { tag, done: true });
+                self.half.connection.handle_input(self.now, Input::Reset { tag, result: ResetResult::Done });
             }
             while let Some((_, reply)) = self.sessions.poll_message() {
                 any = true;

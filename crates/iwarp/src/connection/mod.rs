@@ -18,8 +18,8 @@ use verbs::{
 use crate::arrival::Arrival;
 use crate::inbound_reads::InboundReads;
 use crate::limits::{LONGEST, READS, STAGING};
-use crate::mpa::{Frame, Offer, Receiver, Setup, Terms};
-use crate::send_queue::SendQueue;
+use crate::mpa::{Frame, Markers, Offer, Receiver, Setup, Terms};
+use crate::send_queue::{LentMemory, SendQueue};
 use crate::sender::Sender;
 use crate::untagged::UntaggedQueue;
 use crate::violation::Violation;
@@ -121,7 +121,14 @@ impl Connection {
             setup: Setup::AwaitRequest,
             since: now,
             frame: None,
-            terms: Terms { markers_in: false, markers_out: false, crc: false, ird: 0, ord: 0, rtr: None },
+            terms: Terms {
+                markers_in: Markers::Without,
+                markers_out: Markers::Without,
+                crc: false,
+                ird: 0,
+                ord: 0,
+                rtr: None,
+            },
             actions: VecDeque::new(),
             receiver: None,
             arrival: Arrival::Empty,
@@ -179,11 +186,14 @@ impl Connection {
 
     /// Completes what was posted, but what waits for memory that the transport has.
     fn flush(&mut self) {
-        let lost = self.is_gone;
-        while let Some(done) = if lost { self.receives.flush_lost() } else { self.receives.flush() } {
+        let lent = if self.is_gone { LentMemory::Lost } else { LentMemory::MayReturn };
+        while let Some(done) = match lent {
+            LentMemory::Lost => self.receives.flush_lost(),
+            LentMemory::MayReturn => self.receives.flush(),
+        } {
             self.done.push(done);
         }
-        while let Some(done) = self.sends.flush(&mut self.regions, lost) {
+        while let Some(done) = self.sends.flush(&mut self.regions, lent) {
             self.done.push(done);
         }
     }

@@ -7,7 +7,7 @@ use zerocopy::FromBytes;
 
 use super::Connection;
 use crate::arrival::Arrival;
-use crate::ddp::{Control, TAGGED, Tagged, UNTAGGED, Untagged};
+use crate::ddp::{Control, Segment, TAGGED, Tagged, UNTAGGED, Untagged};
 use crate::inbound_reads::InboundRead;
 use crate::limits;
 use crate::mpa::Fpdu;
@@ -93,16 +93,16 @@ impl Connection {
 
     fn judge_response(&mut self, header: &Tagged, length: usize) -> Result<Arrival, Violation> {
         let expected = self.sends.expected().ok_or(Violation::Opcode)?;
-        let last = header.control.is_last();
+        let segment = header.control.segment();
         let end = expected.placed.saturating_add(length);
         if header.stag.get() != expected.stag.0 {
             return Err(Violation::WriteStag);
         }
         let goes_on = usize::try_from(header.offset.get()) == Ok(expected.placed);
-        if !goes_on || end > expected.length || last && end != expected.length {
+        if !goes_on || end > expected.length || segment == Segment::Last && end != expected.length {
             return Err(Violation::WriteBounds);
         }
-        Ok(Arrival::Response { length, placed: expected.placed, last })
+        Ok(Arrival::Response { length, placed: expected.placed, segment })
     }
 
     fn judge_untagged(&mut self, header: Untagged, length: usize) -> Result<Arrival, Violation> {
@@ -208,7 +208,7 @@ impl Connection {
                     self.deliver_message(&header, length)?;
                 }
             }
-            Arrival::Response { length, last, .. } => self.sends.responded(length, last),
+            Arrival::Response { length, segment, .. } => self.sends.responded(length, segment),
             Arrival::ReadRequest(header) => return self.deliver_read_request(&header),
             Arrival::Terminate => self.terminated(),
         }

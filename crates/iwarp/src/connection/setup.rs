@@ -102,7 +102,7 @@ impl Connection {
 
     /// The consumer lets the connection be.
     pub(super) fn accept(&mut self, private_data: PrivateData) {
-        if !self.setup.accept(self.terms.rtr.is_some()) {
+        if !self.setup.accept(self.terms.rtr) {
             return;
         }
         let reply = self.frame.take().map(|request| self.config.offer.reply(&request, self.terms));

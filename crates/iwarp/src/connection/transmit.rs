@@ -7,7 +7,7 @@ use wire::big_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::Connection;
-use crate::ddp::{Control, TAGGED, Tagged, UNTAGGED, Untagged};
+use crate::ddp::{Control, Segment, TAGGED, Tagged, UNTAGGED, Untagged};
 use crate::inbound_reads::ResponseSegment;
 use crate::mpa::{Payload, Rtr};
 use crate::rdmap::{Opcode, READ_QUEUE, ReadRequest, SEND_QUEUE, SendKind};
@@ -41,7 +41,7 @@ impl Connection {
         let Some(writer) = &mut self.sender.writer else { return };
         match self.sender.rtr.take() {
             Some(Rtr::Write) => {
-                let control = Control::new(Opcode::WRITE, true);
+                let control = Control::new(Opcode::WRITE, Segment::Last);
                 let header = Tagged { control, stag: U32::ZERO, offset: U64::ZERO };
                 writer.write(send, header.as_bytes(), None);
             }
@@ -74,7 +74,7 @@ impl Connection {
         let Sender { writer: Some(writer), mulpdu, .. } = sender else { return };
         let Some(outgoing) = sends.outgoing() else { return };
         let Outgoing { work, sent, sequence } = outgoing;
-        let (bytes, last) = match work {
+        let (bytes, segment) = match work {
             Work::Send { data, invalidate } => {
                 let part = part(data, sent, mulpdu.saturating_sub(UNTAGGED));
                 let header = Untagged {
@@ -83,7 +83,7 @@ impl Connection {
                             invalidates: invalidate.is_some(),
                             solicited: config.solicited,
                         }),
-                        part.last,
+                        part.segment,
                     ),
                     invalidate: U32::new(invalidate.map_or(0, |stag| stag.0)),
                     queue: U32::new(SEND_QUEUE),
@@ -91,15 +91,15 @@ impl Connection {
                     offset: U32::new(wire::bounded::<u32>(sent)),
                 };
                 writer.write(send, header.as_bytes(), Some(part.payload));
-                (part.payload.length, part.last)
+                (part.payload.length, part.segment)
             }
             Work::Write { data, to } => {
                 let part = part(data, sent, mulpdu.saturating_sub(TAGGED));
                 let offset = to.offset.wrapping_add(wire::widen(sent));
-                let control = Control::new(Opcode::WRITE, part.last);
+                let control = Control::new(Opcode::WRITE, part.segment);
                 let header = Tagged { control, stag: U32::new(to.stag.0), offset: U64::new(offset) };
                 writer.write(send, header.as_bytes(), Some(part.payload));
-                (part.payload.length, part.last)
+                (part.payload.length, part.segment)
             }
             Work::Read(read) => {
                 writer.write(send, ReadMessage::new(read, sequence).as_bytes(), None);
@@ -108,23 +108,23 @@ impl Connection {
             }
             Work::Register(_) | Work::Invalidate { .. } => return,
         };
-        sender.is_within = !last;
-        sends.sent(bytes, last);
+        sender.is_within = segment == Segment::Intermediate;
+        sends.sent(bytes, segment);
     }
 
     fn send_response(&mut self, send: &mut Transmit) {
         let most = self.sender.mulpdu.saturating_sub(TAGGED);
-        let Some(segment) = self.reads.front().map(|read| read.segment(most)) else { return };
-        let ResponseSegment { source, sink, last } = segment;
+        let Some(response) = self.reads.front().map(|read| read.segment(most)) else { return };
+        let ResponseSegment { source, sink, segment } = response;
         // Each segment is judged when it is sent: a region that has ended meanwhile gives nothing more.
         let data = if source.length == 0 { Ok(BufList::new()) } else { self.regions.read(source) };
         match (data, &mut self.sender.writer) {
             (Ok(data), Some(writer)) => {
-                let control = Control::new(Opcode::READ_RESPONSE, last);
+                let control = Control::new(Opcode::READ_RESPONSE, segment);
                 let header = Tagged { control, stag: U32::new(sink.stag.0), offset: U64::new(sink.offset) };
                 let payload = Payload { list: &data, offset: 0, length: data.len() };
                 writer.write(send, header.as_bytes(), Some(payload));
-                self.sender.is_within = !self.reads.sent(&segment);
+                self.sender.is_within = !self.reads.sent(&response);
             }
             (Err(error), _) => self.refuse_read(error),
             (Ok(_), None) => {}
@@ -145,14 +145,17 @@ impl Connection {
 /// The next part of a message.
 struct Part<'a> {
     payload: Payload<'a>,
-    last: bool,
+    segment: Segment,
 }
 
 /// At most `most` bytes of a message behind those that are sent.
 fn part(list: &BufList, sent: usize, most: usize) -> Part<'_> {
     let left = list.len().saturating_sub(sent);
     let length = left.min(most);
-    Part { payload: Payload { list, offset: sent, length }, last: length == left }
+    Part {
+        payload: Payload { list, offset: sent, length },
+        segment: Segment::before(left.saturating_sub(length)),
+    }
 }
 
 /// An RDMA Read Request, whole.
@@ -166,7 +169,7 @@ struct ReadMessage {
 impl ReadMessage {
     fn new(read: &Read, sequence: u32) -> Self {
         let header = Untagged {
-            control: Control::new(Opcode::READ_REQUEST, true),
+            control: Control::new(Opcode::READ_REQUEST, Segment::Last),
             invalidate: U32::ZERO,
             queue: U32::new(READ_QUEUE),
             sequence: U32::new(sequence),

@@ -23,6 +23,22 @@ pub(super) const MARKER: usize = size_of::<Marker>();
 
 const _: () = assert!(MARKER == 4);
 
+/// Whether a stream has markers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Markers {
+    /// It has none.
+    Without,
+    /// One every 512 bytes.
+    With,
+}
+
+impl Markers {
+    /// What the M flag of the receiving end's frame asks for (RFC 5044 §7.1).
+    pub(super) const fn of_flag(asked: bool) -> Self {
+        if asked { Self::With } else { Self::Without }
+    }
+}
+
 /// Where a stream is among its markers, and in its FPDU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
@@ -34,8 +50,12 @@ pub(super) struct Position {
 
 impl Position {
     /// The beginning of a stream, with or without markers.
-    pub(super) const fn new(markers: bool) -> Self {
-        Self { since_marker: if markers { Some(INTERVAL) } else { None }, in_fpdu: None }
+    pub(super) const fn new(markers: Markers) -> Self {
+        let since_marker = match markers {
+            Markers::With => Some(INTERVAL),
+            Markers::Without => None,
+        };
+        Self { since_marker, in_fpdu: None }
     }
 
     /// Bytes until the next marker; no limit without markers.
@@ -74,7 +94,7 @@ mod tests {
 
     #[test]
     fn golden_vector() {
-        let mut position = Position::new(true);
+        let mut position = Position::new(Markers::With);
         assert_eq!(position.marker().as_bytes(), [0, 0, 0, 0]);
         position.pass_marker();
         position.pass(508);
@@ -84,7 +104,7 @@ mod tests {
 
     #[test]
     fn markers_point_to_the_length_of_their_fpdu() {
-        let mut position = Position::new(true);
+        let mut position = Position::new(Markers::With);
         position.pass_marker();
         position.pass(100);
         position.end();
@@ -95,6 +115,6 @@ mod tests {
         assert_eq!(position.marker().pointer.get(), 408 + 512);
         position.end();
         assert_eq!(position.marker().pointer.get(), 0, "between two FPDUs");
-        assert_eq!(Position::new(false).gap(), usize::MAX);
+        assert_eq!(Position::new(Markers::Without).gap(), usize::MAX);
     }
 }

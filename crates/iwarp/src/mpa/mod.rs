@@ -9,6 +9,7 @@ mod setup;
 mod writer;
 
 pub use frame::{Enhanced, Frame, FrameError, FrameKind, Rtr, RtrKinds};
+pub use marker::Markers;
 pub use mulpdu::mulpdu;
 pub use negotiation::{Offer, Refusal, Revision, Terms};
 pub(crate) use receiver::{Fpdu, Receiver};

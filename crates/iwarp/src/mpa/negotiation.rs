@@ -3,6 +3,7 @@
 use verbs::PrivateData;
 
 use super::frame::{Enhanced, Frame, FrameKind, Rtr, RtrKinds};
+use super::marker::Markers;
 
 /// The revision of MPA that this side speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +36,9 @@ pub struct Offer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     /// Markers are in what this side receives.
-    pub markers_in: bool,
+    pub markers_in: Markers,
     /// Markers are in what this side sends.
-    pub markers_out: bool,
+    pub markers_out: Markers,
     /// FPDUs have CRCs.
     pub crc: bool,
     /// RDMA Reads of the peer that are served at a time.
@@ -165,8 +166,8 @@ impl Offer {
     /// What needs no negotiation: each end says what it wants to receive, and either can ask for CRCs.
     fn terms(&self, peer: &Frame) -> Terms {
         Terms {
-            markers_in: self.markers,
-            markers_out: peer.markers,
+            markers_in: Markers::of_flag(self.markers),
+            markers_out: Markers::of_flag(peer.markers),
             crc: self.crc || peer.crc,
             ird: self.ird,
             ord: self.ord,
@@ -208,8 +209,9 @@ mod tests {
                 let near = Offer { revision, markers: bit(0), crc: bit(1), ..OFFER };
                 let far = Offer { markers: bit(2), crc: bit(3), ..OFFER };
                 let [ours, theirs] = agree(&near, &far).unwrap();
-                assert_eq!((ours.markers_in, ours.markers_out), (bit(0), bit(2)));
-                assert_eq!((theirs.markers_in, theirs.markers_out), (bit(2), bit(0)));
+                let markers = |at| Markers::of_flag(bit(at));
+                assert_eq!((ours.markers_in, ours.markers_out), (markers(0), markers(2)));
+                assert_eq!((theirs.markers_in, theirs.markers_out), (markers(2), markers(0)));
                 assert_eq!((ours.crc, theirs.crc), (bit(1) || bit(3), bit(1) || bit(3)));
             }
         }

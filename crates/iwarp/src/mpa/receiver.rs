@@ -291,6 +291,7 @@ mod tests {
     use buf::{BufList, SharedBuf};
     use protocol::{Transmit, pair};
 
+    use super::super::marker::Markers;
     use super::super::writer::{FpduWriter, Payload};
     use super::*;
 
@@ -391,8 +392,8 @@ mod tests {
     fn all_terms() -> Vec<Terms> {
         let flags = [(false, false), (false, true), (true, false), (true, true)];
         let terms = |(markers, crc)| Terms {
-            markers_in: markers,
-            markers_out: markers,
+            markers_in: Markers::of_flag(markers),
+            markers_out: Markers::of_flag(markers),
             crc,
             ird: 0,
             ord: 0,

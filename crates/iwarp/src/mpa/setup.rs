@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::frame::Rtr;
 use crate::limits::{REPLY_TIME, REQUEST_TIME, RTR_TIME};
 
 /// How far it is.
@@ -46,8 +47,9 @@ impl Setup {
     }
 
     /// The consumer accepts; false if it is too late, or nobody asked.
-    pub(crate) fn accept(&mut self, peer_to_peer: bool) -> bool {
+    pub(crate) fn accept(&mut self, rtr: Option<Rtr>) -> bool {
         let decides = *self == Self::Deciding;
+        let peer_to_peer = rtr.is_some();
         if decides {
             *self = Self::ReplyDue { peer_to_peer };
         }
@@ -142,8 +144,10 @@ mod tests {
                 state.requested();
                 None
             }),
-            ("accept", |state| state.accept(false).then(|| String::from("taken"))),
-            ("accept peer to peer", |state| state.accept(true).then(|| String::from("taken"))),
+            ("accept", |state| state.accept(None).then(|| String::from("taken"))),
+            ("accept peer to peer", |state| {
+                state.accept(Some(Rtr::ZeroLength)).then(|| String::from("taken"))
+            }),
             ("reject", |state| state.reject().then(|| String::from("taken"))),
             ("replied", |state| {
                 state.replied();

@@ -118,10 +118,17 @@ mod tests {
 
     use buf::SharedBuf;
 
+    use super::super::marker::Markers;
     use super::*;
 
-    const TERMS: Terms =
-        Terms { markers_in: false, markers_out: false, crc: false, ird: 0, ord: 0, rtr: None };
+    const TERMS: Terms = Terms {
+        markers_in: Markers::Without,
+        markers_out: Markers::Without,
+        crc: false,
+        ird: 0,
+        ord: 0,
+        rtr: None,
+    };
 
     fn written(terms: Terms, fpdus: &[(&[u8], usize)]) -> Vec<u8> {
         let mut writer = FpduWriter::new(terms);
@@ -149,7 +156,7 @@ mod tests {
 
     #[test]
     fn markers_come_every_512_bytes_and_crcs_cover_them() {
-        let terms = Terms { markers_out: true, crc: true, ..TERMS };
+        let terms = Terms { markers_out: Markers::With, crc: true, ..TERMS };
         // 4 of the marker, 2 and 18 and 480 of the FPDU, its CRC: the next marker lies between two FPDUs.
         let bytes = written(terms, &[(&[1; 18], 484), (&[2; 14], 600)]);
         assert_eq!(bytes.get(..6), Some(&[0, 0, 0, 0, 0x01, 0xf6][..]));
@@ -165,7 +172,7 @@ mod tests {
     /// A marker that is due behind the padding stands in front of the CRC, which covers it.
     #[test]
     fn a_marker_may_stand_between_padding_and_crc() {
-        let terms = Terms { markers_out: true, crc: true, ..TERMS };
+        let terms = Terms { markers_out: Markers::With, crc: true, ..TERMS };
         let bytes = written(terms, &[(&[1; 18], 488)]);
         assert_eq!(bytes.get(512..516), Some(&[0, 0, 0x01, 0xfc][..]));
         assert_eq!(bytes.len(), 520);

@@ -14,5 +14,5 @@ pub const fn real_length(length: usize) -> f64 {
 
 /// A length as a count; lists in memory stay far below the most that it can say.
 pub fn count(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
+    wire::saturate(length)
 }

@@ -139,7 +139,7 @@ fn values(groups: &[&Group<'_>], axis: &str) -> Vec<String> {
 fn rank_of_point(sweep: &[Axis], point: &[Coordinate]) -> Vec<usize> {
     let rank = |axis: &Axis| {
         let value = point.iter().find(|at| at.axis == axis.axis).map(|at| &at.value);
-        value.and_then(|value| axis.values.iter().position(|one| one == value)).unwrap_or(usize::MAX)
+        value.and_then(|value| axis.values.iter().position(|one| one == value)).unwrap_or(axis.values.len())
     };
     sweep.iter().map(rank).collect()
 }

@@ -13,7 +13,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::task::{Taken, Task};
+use super::task::{Preparation, Taken, Task};
 use crate::agent::client::Client;
 use crate::agent::guard;
 use crate::agent::hex;
@@ -186,13 +186,17 @@ impl Afar {
         Ok(Integrity::Kept(post.endpoints.len()))
     }
 
-    /// Measures once by a load elsewhere; the tool lays out what it works on first if `prepare` says so.
-    pub fn take(&self, task: &Task<'_>, prepare: bool) -> Result<Taken> {
+    /// Measures once by a load elsewhere.
+    pub fn take(&self, task: &Task<'_>, preparation: Preparation) -> Result<Taken> {
         let post = self.host()?;
         let Design { ramp, runtime, .. } = *task.design;
         let work = Work { tool: task.kind, settings: task.settings.clone(), ramp, runtime };
-        let preparations = post.plan(work)?;
-        for number in (0..preparations).filter(|_| prepare) {
+        let planned = post.plan(work)?;
+        let preparations = match preparation {
+            Preparation::Due => planned,
+            Preparation::Done => 0,
+        };
+        for number in 0..preparations {
             if let Ran::Badly(failure) = post.step(Step::Prepare { number })? {
                 bail!("host {}: the load cannot be prepared: {failure}", post.client.name());
             }

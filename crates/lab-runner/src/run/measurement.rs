@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use super::merge::merge;
 use super::progress::Busy;
 use super::stage::Stage;
-use super::task::{Taken, Task};
+use super::task::{Preparation, Taken, Task};
 use crate::machine::clock::{Period, now};
 use crate::machine::process::Running;
 use crate::measure::{Counted, Role, Window};
@@ -19,8 +19,8 @@ use lab_model::statistics::number::real;
 /// Measures once. The load of every initiating host runs at the same time.
 pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
     if stage.afar.loads() {
-        let prepare = stage.wants_preparing(task.settings);
-        return stage.afar.take(task, prepare);
+        let preparation = stage.preparation(task.settings);
+        return stage.afar.take(task, preparation);
     }
     let initiators = stage.initiators.clone();
     let many = initiators.len() > 1;
@@ -43,7 +43,7 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
             initiator: task.arm.initiator,
         });
     }
-    if stage.wants_preparing(task.settings) {
+    if stage.preparation(task.settings) == Preparation::Due {
         prepare(stage, task, &assignments)?;
     }
     stage.afar.open()?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::afar::{Afar, Binding, Fleet};
 use super::neighbour::{self, Loads, Neighbours};
-use super::task::Task;
+use super::task::{Preparation, Task};
 use crate::arm::postgresql::DatabaseSpec;
 use crate::arm::sides::{account, enrol, placement, roles};
 use crate::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Volumes, postgresql};
@@ -244,11 +244,11 @@ impl Stage {
         Ok(())
     }
 
-    /// True if the tool has to lay out its data before it measures: once for each size. What a database gathers in one measurement is there in
+    /// Whether the tool has to lay out its data before it measures: once for each size. What a database gathers in one measurement is there in
     /// the next, as in any database.
-    pub fn wants_preparing(&mut self, settings: &BTreeMap<String, String>) -> bool {
+    pub fn preparation(&mut self, settings: &BTreeMap<String, String>) -> Preparation {
         let size = settings.get("scale").cloned().unwrap_or_default();
-        self.prepared.replace(size.clone()) != Some(size)
+        if self.prepared.replace(size.clone()) == Some(size) { Preparation::Done } else { Preparation::Due }
     }
 
     /// Whether it stands on what the site names, whatever the scenario says of targets.

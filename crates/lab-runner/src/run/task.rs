@@ -27,6 +27,15 @@ pub struct Task<'a> {
     pub folder: &'a Path,
 }
 
+/// Whether a tool has to lay out what it works on before it measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preparation {
+    /// It has to.
+    Due,
+    /// What an earlier measurement laid out is there.
+    Done,
+}
+
 /// What came of it.
 #[derive(Debug)]
 pub struct Taken {

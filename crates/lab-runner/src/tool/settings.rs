@@ -52,13 +52,12 @@ impl<'a> Settings<'a> {
     /// A share in per cent, or the default.
     pub(super) fn percent(self, name: &str, default: u64) -> Result<u64> {
         let Some(text) = self.get(name) else { return Ok(default) };
-        let number: u64 = text.parse().unwrap_or(u64::MAX);
-        if number > 100 {
-            bail!(
+        let number = text.parse().ok().filter(|number| *number <= 100);
+        number.with_context(|| {
+            format!(
                 "setting {name} = {text:?} is not a share: write a whole number from 0 to 100 in the scenario"
-            );
-        }
-        Ok(number)
+            )
+        })
     }
 
     /// One of `words`; the first when it is absent.

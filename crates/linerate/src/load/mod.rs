@@ -14,8 +14,8 @@ use buf::{BufList, Pool, SharedBuf};
 use protocol::{Entropy, Instant, SeededEntropy};
 use reactor::Turns;
 use volume::{
-    Completion, CoreId, Durability, Extent, OpenError, Operation, PollList, QueueContext, Request, Tag,
-    Volume, VolumeErrorKind, VolumeQueue,
+    Completion, CoreId, Durability, Extent, OpenError, Operation, PollList, Polled, QueueContext, Request,
+    Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::control::Stop;
@@ -230,7 +230,8 @@ impl Load {
         for volume in self.wanted.drain(..) {
             let (queue, before) = (&mut self.volumes[volume].queue, self.done.len());
             queue.poll(now, &mut self.done);
-            self.polls.handle_polled(volume, self.done.len() > before, queue.poll_timeout());
+            let may_have_more = self.done.len() > before;
+            self.polls.handle_polled(volume, Polled { may_have_more, timeout: queue.poll_timeout() });
         }
         let mut done = std::mem::take(&mut self.done);
         for completion in done.drain(..) {

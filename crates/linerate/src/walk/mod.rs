@@ -48,8 +48,10 @@ pub(crate) enum Answer {
     Done,
     /// The span's bytes.
     Data(SharedBuf),
-    /// Whether the whole span is a hole.
-    Hole(bool),
+    /// The whole span is a hole.
+    Hole,
+    /// Some of the span is not, or nobody can tell.
+    Mapped,
 }
 
 /// How far a walk came.
@@ -334,7 +336,7 @@ impl<V: Visit> Walk<V> {
                     Ok(answer) => self.visit.answered(place.span, note, answer),
                     // Whoever cannot tell is read: if that cannot be done either, it will be said.
                     Err(_) if verb == Ask::Map.verb() => {
-                        self.visit.answered(place.span, note, Answer::Hole(false))
+                        self.visit.answered(place.span, note, Answer::Mapped)
                     }
                     Err(kind) => Err(self.refused(end, verb, kind)),
                 };
@@ -356,7 +358,8 @@ impl<V: Visit> Walk<V> {
             }
             Outcome::Allocation(told) => {
                 let whole = end.around(span);
-                Answer::Hole(!told.mapped && told.extent.end() >= whole.end())
+                let is_hole = !told.mapped && told.extent.end() >= whole.end();
+                if is_hole { Answer::Hole } else { Answer::Mapped }
             }
             _ => Answer::Done,
         })

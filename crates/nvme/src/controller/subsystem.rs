@@ -187,7 +187,8 @@ impl Subsystem {
     /// The longest transfer in bytes that every namespace takes, as a power of two.
     pub fn max_transfer(&self) -> u32 {
         let least = self.namespaces.iter().map(|namespace| namespace.limits.max_transfer).min();
-        let bytes = self.limits.max_transfer.min(least.unwrap_or(u32::MAX)).max(LEAST_TRANSFER);
+        let own = self.limits.max_transfer;
+        let bytes = least.map_or(own, |least| own.min(least)).max(LEAST_TRANSFER);
         1_u32.checked_shl(bytes.ilog2()).unwrap_or(LEAST_TRANSFER)
     }
 }

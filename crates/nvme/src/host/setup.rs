@@ -293,8 +293,8 @@ impl Setup {
         let Ok((identify, _)) = IdentifyController::ref_from_prefix(data) else {
             return Next::Fail(MALFORMED);
         };
-        let limit = identify.max_transfer(self.capabilities.min_page()).unwrap_or(u32::MAX);
-        self.max_transfer = limit.min(HOST_TRANSFER);
+        let limit = identify.max_transfer(self.capabilities.min_page());
+        self.max_transfer = limit.map_or(HOST_TRANSFER, |limit| limit.min(HOST_TRANSFER));
         self.in_capsule = identify.in_capsule();
         self.oacs = identify.oacs.get();
         self.oncs = identify.oncs.get();

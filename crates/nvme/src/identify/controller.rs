@@ -164,10 +164,12 @@ impl IdentifyController {
         self.ioccsz.get().saturating_mul(16).saturating_sub(64)
     }
 
-    /// The longest transfer in bytes for pages of `page` bytes; `None` without limit.
+    /// The longest transfer in bytes for pages of `page` bytes; `None` without a limit, or with one beyond what any command says.
     pub fn max_transfer(&self, page: u32) -> Option<u32> {
-        (self.mdts != 0)
-            .then(|| page.checked_shl(u32::from(self.mdts)).filter(|bytes| *bytes != 0).unwrap_or(u32::MAX))
+        if self.mdts == 0 {
+            return None;
+        }
+        2_u32.checked_pow(self.mdts.into()).and_then(|pages| page.checked_mul(pages))
     }
 
     /// Sets MDTS to the greatest power of two of 4 KiB pages within `bytes`.
@@ -234,6 +236,10 @@ mod tests {
         identify.set_max_transfer(1 << 20);
         identify.set_in_capsule(16384);
         assert_eq!((identify.mdts, identify.max_transfer(4096)), (8, Some(1 << 20)));
+        for (mdts, bytes) in [(19, Some(1 << 31)), (20, None), (25, None), (255, None)] {
+            identify.mdts = mdts;
+            assert_eq!(identify.max_transfer(4096), bytes, "MDTS {mdts}");
+        }
         assert_eq!((identify.ioccsz.get(), identify.in_capsule()), (1028, 16384));
         put_padded(&mut identify.fr, "1.0\n");
         assert_eq!(&identify.fr, b"1.0     ");

@@ -3,7 +3,7 @@
 use wire::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{CommonHeader, DATA_DIGEST, HEADER_DIGEST, PduType};
+use super::{CommonHeader, Digests, PduType};
 
 /// The first PDU of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -29,22 +29,17 @@ impl IcReq {
     pub const HLEN: u8 = 128;
 
     /// A request for the given digests, without alignment.
-    pub fn new(header_digest: bool, data_digest: bool, maxr2t: u32) -> Self {
+    pub fn new(digests: Digests, maxr2t: u32) -> Self {
         let mut pdu = Self::new_zeroed();
         pdu.header = CommonHeader::bare(PduType::IC_REQ, Self::HLEN);
-        pdu.dgst = (u8::from(header_digest) * HEADER_DIGEST) | (u8::from(data_digest) * DATA_DIGEST);
+        pdu.dgst = digests.dgst();
         pdu.maxr2t.set(maxr2t);
         pdu
     }
 
-    /// The host wants header digests.
-    pub const fn header_digest(&self) -> bool {
-        self.dgst & HEADER_DIGEST != 0
-    }
-
-    /// The host wants data digests.
-    pub const fn data_digest(&self) -> bool {
-        self.dgst & DATA_DIGEST != 0
+    /// The digests that it asks for.
+    pub const fn digests(&self) -> Digests {
+        Digests::from_dgst(self.dgst)
     }
 }
 
@@ -54,7 +49,7 @@ mod tests {
 
     #[test]
     fn golden_vector() {
-        let bytes = IcReq::new(true, true, 0);
+        let bytes = IcReq::new(Digests::BOTH, 0);
         assert_eq!(&bytes.as_bytes()[..16], &[0, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
     }
 }

@@ -3,7 +3,7 @@
 use wire::little_endian::{U16, U32};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::{CommonHeader, DATA_DIGEST, HEADER_DIGEST, PduType};
+use super::{CommonHeader, Digests, PduType};
 
 /// The controller's first PDU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -29,22 +29,17 @@ impl IcResp {
     pub const HLEN: u8 = 128;
 
     /// A response that agrees to the given digests, without alignment.
-    pub fn new(header_digest: bool, data_digest: bool, maxh2cdata: u32) -> Self {
+    pub fn new(digests: Digests, maxh2cdata: u32) -> Self {
         let mut pdu = Self::new_zeroed();
         pdu.header = CommonHeader::bare(PduType::IC_RESP, Self::HLEN);
-        pdu.dgst = (u8::from(header_digest) * HEADER_DIGEST) | (u8::from(data_digest) * DATA_DIGEST);
+        pdu.dgst = digests.dgst();
         pdu.maxh2cdata.set(maxh2cdata);
         pdu
     }
 
-    /// Header digests are used.
-    pub const fn header_digest(&self) -> bool {
-        self.dgst & HEADER_DIGEST != 0
-    }
-
-    /// Data digests are used.
-    pub const fn data_digest(&self) -> bool {
-        self.dgst & DATA_DIGEST != 0
+    /// The digests that it agrees to.
+    pub const fn digests(&self) -> Digests {
+        Digests::from_dgst(self.dgst)
     }
 }
 
@@ -54,7 +49,7 @@ mod tests {
 
     #[test]
     fn golden_vector() {
-        let bytes = IcResp::new(false, true, 1 << 20);
+        let bytes = IcResp::new(Digests { header: false, data: true }, 1 << 20);
         assert_eq!(&bytes.as_bytes()[..16], &[1, 0, 128, 0, 128, 0, 0, 0, 0, 0, 0, 2, 0, 0, 16, 0]);
     }
 }

@@ -7,6 +7,7 @@ mod c2h_data;
 mod c2h_term_req;
 mod capsule_cmd;
 mod capsule_resp;
+mod digests;
 mod h2c_data;
 mod h2c_term_req;
 mod ic_req;
@@ -17,6 +18,7 @@ pub use c2h_data::C2hData;
 pub use c2h_term_req::C2hTermReq;
 pub use capsule_cmd::CapsuleCmd;
 pub use capsule_resp::CapsuleResp;
+pub use digests::Digests;
 pub use h2c_data::H2cData;
 pub use h2c_term_req::H2cTermReq;
 pub use ic_req::IcReq;
@@ -92,7 +94,3 @@ impl CommonHeader {
         self.flags & flag != 0
     }
 }
-
-/// The two digest bits of ICReq and ICResp.
-pub(crate) const HEADER_DIGEST: u8 = 1 << 0;
-pub(crate) const DATA_DIGEST: u8 = 1 << 1;

@@ -11,7 +11,7 @@ use nvme::fabrics::{Connect, ConnectData, Property};
 use nvme::features;
 use nvme::identify::{Identify, SIZE, cns};
 use nvme::log::{GetLogPage, lid};
-use nvme::pdu::{CapsuleCmd, CapsuleResp, H2cData, IcReq, R2t, flags};
+use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, H2cData, IcReq, R2t, flags};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
@@ -127,7 +127,7 @@ impl Rig {
     /// A transport connection, whose number comes back.
     pub fn accept(&mut self) -> usize {
         let mut half = Half::new(Connection::new(Arc::clone(&self.portal), self.pool.clone(), self.now));
-        half.receive(self.now, IcReq::new(false, false, 0).as_bytes());
+        half.receive(self.now, IcReq::new(Digests::NONE, 0).as_bytes());
         half.transmit(self.now);
         self.queues.push(half);
         self.queues.len() - 1

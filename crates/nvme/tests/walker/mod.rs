@@ -9,7 +9,7 @@ use nvme::fabrics::{Connect, ConnectData, HostIdentity, Property, PropertySize};
 use nvme::features;
 use nvme::identify::{Identify, SIZE};
 use nvme::log::GetLogPage;
-use nvme::pdu::{CapsuleCmd, CapsuleResp, IcReq};
+use nvme::pdu::{CapsuleCmd, CapsuleResp, Digests, IcReq};
 use nvme::sgl::SglDescriptor;
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
@@ -107,7 +107,7 @@ impl Walk {
     /// Connects a queue and gives its number here, or says why not.
     pub fn connect(&mut self, host: &Host) -> Result<usize, Answer> {
         let mut half = Half::new(Connection::new(Arc::clone(&self.portal), Pool::new(16 << 20), self.now));
-        half.receive(self.now, IcReq::new(false, false, 0).as_bytes());
+        half.receive(self.now, IcReq::new(Digests::NONE, 0).as_bytes());
         assert_eq!(half.transmit(self.now).len(), 128);
         let queue = self.queues.len();
         self.queues.push(half);

@@ -69,7 +69,7 @@ impl Target {
 
     /// Takes the size of payloads, which the first request tells.
     fn fit(&mut self, block: u64) {
-        self.block = usize::try_from(block).unwrap_or(usize::MAX).clamp(1, buf::LARGEST);
+        self.block = wire::index(block).clamp(1, buf::LARGEST);
         if self.memory.len() < self.block {
             self.memory = vec![7; self.block].into();
         }
@@ -208,7 +208,7 @@ impl Initiator {
         let slot = usize::try_from(number % self.depth as u64).unwrap_or(0);
         let waited = self.sent.get(slot).map_or(Duration::ZERO, |sent| now.since(*sent));
         if self.latencies.len() < self.latencies.capacity() {
-            self.latencies.push(u32::try_from(waited.as_nanos()).unwrap_or(u32::MAX));
+            self.latencies.push(wire::saturate::<u32>(waited.as_nanos()));
         }
         self.done += 1;
         self.under_way -= 1;

@@ -12,8 +12,8 @@ use buf::{Account, Buf};
 use protocol::Instant;
 use volume::{
     Changes, Completion, Durability, Extent, Failure, Features, Geometry, Limits, Listeners, OpenError,
-    Operation, Outcome, PathState, PollList, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind,
-    VolumeQueue, shape,
+    Operation, Outcome, PathState, PollList, Polled, QueueContext, QueueFull, Request, Tag, Volume,
+    VolumeErrorKind, VolumeQueue, shape,
 };
 
 /// Bytes that are copied at a time, and the time before a missing leg is tried again.
@@ -420,8 +420,9 @@ impl VolumeQueue for MirrorQueue {
             self.legs[leg].poll(now, &mut ended);
             let gave = !ended.is_empty();
             ended.drain(..).for_each(|completion| self.answered(now, leg, completion));
-            let more = gave && self.asked[leg] > 0;
-            self.polls.handle_polled(leg, more, self.legs[leg].poll_timeout());
+            let may_have_more = gave && self.asked[leg] > 0;
+            let timeout = self.legs[leg].poll_timeout();
+            self.polls.handle_polled(leg, Polled { may_have_more, timeout });
         }
         self.admit(now);
         self.copy_on(now);

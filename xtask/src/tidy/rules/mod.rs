@@ -1,5 +1,6 @@
 //! The rules of tidy, one file each.
 
+mod booleans;
 mod circles;
 mod datamover;
 mod dependencies;
@@ -37,6 +38,7 @@ pub(super) const ALL: &[Rule] = &[
     engine::RULE,
     datamover::RULE,
     tuples::RULE,
+    booleans::RULE,
     string_errors::RULE,
     tokio::RULE,
     manifests::RULE,

@@ -4,6 +4,7 @@
 //! and two parts of one type change places without a word from the compiler. The arguments of closures are left out: their names stand where they
 //! are written.
 
+use super::super::functions::public_functions;
 use super::super::{Finding, Rule};
 use crate::workspace::Workspace;
 
@@ -14,7 +15,7 @@ fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, source) in workspace.rust_under("").filter(|(file, _)| !file.is_test()) {
         let lines: Vec<&str> = source.product_lines().map(|(_, line)| line).collect();
-        for function in functions(&lines.join("\n")) {
+        for function in public_functions(&lines.join("\n")) {
             let Some(tuple) = tuple(function.signature) else { continue };
             let message = format!(
                 "`{}` has a tuple, {tuple}: make it a struct whose fields say what is what",
@@ -24,43 +25,6 @@ fn check(workspace: &Workspace) -> Vec<Finding> {
         }
     }
     findings
-}
-
-/// A public function: its name, what follows it up to the body, and its line.
-#[derive(Debug, PartialEq, Eq)]
-struct Function<'a> {
-    name: &'a str,
-    signature: &'a str,
-    line: usize,
-}
-
-fn functions(code: &str) -> impl Iterator<Item = Function<'_>> {
-    code.match_indices("pub ").filter_map(|(start, _)| {
-        let line = code.get(..start)?.matches('\n').count() + 1;
-        let mut rest = code.get(start..)?.strip_prefix("pub ")?;
-        while let Some(behind) =
-            ["const ", "async ", "unsafe "].iter().find_map(|word| rest.strip_prefix(word))
-        {
-            rest = behind;
-        }
-        let rest = rest.strip_prefix("fn ")?;
-        let (name, behind) =
-            rest.split_at(rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_')?);
-        Some(Function { name, signature: behind.get(..end(behind)?)?, line })
-    })
-}
-
-/// Where a signature ends: at its body, or at the semicolon of a trait's method.
-fn end(text: &str) -> Option<usize> {
-    let mut depth = 0_usize;
-    text.char_indices().find_map(|(at, letter)| {
-        match letter {
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        (depth == 0 && matches!(letter, '{' | ';')).then_some(at)
-    })
 }
 
 /// The first tuple of two parts or more in a signature. Arguments of functions and closures, the signature's own among them, are none.

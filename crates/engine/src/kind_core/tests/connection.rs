@@ -3,6 +3,7 @@
 //! `open PATH`, `read HANDLE`, `append HANDLE TEXT`, `commit`; `cancel TAG`; `freeze` ends all appends, and is answered when none of before can
 //! take effect any more, on any core.
 
+use iscsi::target::ResetResult;
 use std::collections::VecDeque;
 
 use protocol::{CloseReason, Connection, Ended, Instant, Notice, Parties, Placement, Transmit};
@@ -177,8 +178,8 @@ impl Role for FileServer {
             Inbound::Completion(completion) => Input::Completion(completion),
             Inbound::StaleEpoch(request) => Input::StaleEpoch(request),
             Inbound::Fence(fence) => Input::Fence(fence.served, fence.epoch()),
-            Inbound::Reset(tag, done) => {
-                assert!(done, "not many are under way");
+            Inbound::Reset(tag, result) => {
+                assert_eq!(result, ResetResult::Done, "not many are under way");
                 Input::Frozen(tag)
             }
             Inbound::Shutdown => Input::Shutdown,

@@ -103,9 +103,11 @@ impl TwoKinds {
             // The slots of both kinds are one space: each fence is for one of them, which acknowledges it.
             Message::Fence(fence) => {
                 if self.served.has_files(fence.served) || self.other.has_files(fence.served) {
-                    self.files.handle_fence(&fence, true);
+                    self.files.handle_fence(&fence);
+                    self.files.keep_for_newcomers(&fence);
                 } else {
-                    self.volumes.handle_fence(&fence, true);
+                    self.volumes.handle_fence(&fence);
+                    self.volumes.keep_for_newcomers(&fence);
                 }
             }
             Message::Prepare(catalogue) => {

@@ -14,7 +14,7 @@ use super::framing::{Agreement, DIGEST, Framed, MOST_ALIGNMENT, Role, data_diges
 use super::receiver::{DataRange, DigestCheck, Receiver};
 use crate::controller::{Action, Admission, ControllerQueue, Input, Integrity, Portal};
 use crate::limits::{MAX_H2C_DATA, STAGING};
-use crate::pdu::{CapsuleCmd, H2cData, H2cTermReq, IcReq, PduType, flags};
+use crate::pdu::{CapsuleCmd, Digests, H2cData, H2cTermReq, IcReq, PduType, flags};
 use crate::transport::send_watch::{Allowance, Delivery};
 use crate::violation::Violation;
 use crate::width::from_field;
@@ -130,14 +130,10 @@ impl ControllerConnection {
         if request.hpda > MOST_ALIGNMENT {
             return Err(Violation::Alignment);
         }
-        if self.queue.portal().require_digests && !(request.header_digest() && request.data_digest()) {
+        if self.queue.portal().require_digests && request.digests() != Digests::BOTH {
             return Err(Violation::DigestsRequired);
         }
-        self.queue.transport.agree(Agreement {
-            header_digest: request.header_digest(),
-            data_digest: request.data_digest(),
-            alignment: request.hpda,
-        });
+        self.queue.transport.agree(Agreement { digests: request.digests(), alignment: request.hpda });
         Ok(())
     }
 
@@ -153,7 +149,7 @@ impl ControllerConnection {
     /// Passes over the data of a command that was refused.
     fn discard(&mut self, data: usize) {
         if data != 0 {
-            let digest = if self.queue.transport.agreed.data_digest { DIGEST } else { 0 };
+            let digest = if self.queue.transport.agreed.digests.data { DIGEST } else { 0 };
             self.queue.transport.receiver.discard(data.saturating_add(digest));
         }
     }
@@ -263,7 +259,7 @@ impl protocol::Connection for ControllerConnection {
             return;
         }
         let end = placement.start.saturating_add(placement.len);
-        let sum = self.queue.transport.agreed.data_digest.then(|| data_digest(&placement));
+        let sum = self.queue.transport.agreed.digests.data.then(|| data_digest(&placement));
         self.queue.return_buffer(slot, placement.buf, end);
         self.queue.transport.receiver.place(sum);
         if sum.is_none() {

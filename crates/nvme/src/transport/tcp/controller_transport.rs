@@ -142,7 +142,7 @@ impl Outgoing {
     fn put(self, agreed: Agreement, send: &mut Transmit) {
         match self {
             Self::IcResp => {
-                send.put(IcResp::new(agreed.header_digest, agreed.data_digest, MAX_H2C_DATA).as_bytes());
+                send.put(IcResp::new(agreed.digests, MAX_H2C_DATA).as_bytes());
             }
             Self::R2t { cid, ttag, length } => {
                 put_bare(send, agreed, R2t::new(cid, ttag, 0, length).as_mut_bytes());

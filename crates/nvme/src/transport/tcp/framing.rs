@@ -6,7 +6,7 @@ use wire::{Crc32c, crc32c};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::limits::LONGEST_PDU_DATA;
-use crate::pdu::{C2hTermReq, CommonHeader, H2cTermReq, PduType, flags};
+use crate::pdu::{C2hTermReq, CommonHeader, Digests, H2cTermReq, PduType, flags};
 use crate::violation::Violation;
 use crate::width::{from_field, to_field};
 
@@ -26,8 +26,7 @@ pub(crate) enum Role {
 /// What was agreed with ICReq and ICResp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Agreement {
-    pub(crate) header_digest: bool,
-    pub(crate) data_digest: bool,
+    pub(crate) digests: Digests,
     /// What data in PDUs to the peer is aligned to, in dwords, counted from zero.
     pub(crate) alignment: u8,
 }
@@ -69,7 +68,7 @@ pub(crate) fn frame(role: Role, agreed: Agreement, bytes: &[u8]) -> Result<Optio
         return Err(Violation::HeaderLength);
     }
     let plain = without_digests(common.kind);
-    let header_digest = agreed.header_digest && !plain;
+    let header_digest = agreed.digests.header && !plain;
     if !plain && common.has(flags::HDGST) != header_digest {
         return Err(Violation::DigestFlags);
     }
@@ -92,7 +91,7 @@ pub(crate) fn frame(role: Role, agreed: Agreement, bytes: &[u8]) -> Result<Optio
 /// Offset and length of a PDU's data.
 fn locate_data(common: CommonHeader, base: usize, agreed: Agreement) -> Result<(usize, usize), Violation> {
     let plain = without_digests(common.kind);
-    let data_digest = agreed.data_digest && !plain;
+    let data_digest = agreed.digests.data && !plain;
     if !plain && common.has(flags::DDGST) != data_digest {
         return Err(Violation::DigestFlags);
     }
@@ -124,7 +123,7 @@ pub(crate) fn data_digest(placement: &Placement) -> u32 {
 /// Puts a PDU without data.
 #[inline]
 pub(crate) fn put_bare(send: &mut Transmit, agreed: Agreement, common: &mut [u8]) {
-    if agreed.header_digest
+    if agreed.digests.header
         && let Ok((header, _)) = CommonHeader::mut_from_prefix(common)
     {
         header.flags |= flags::HDGST;
@@ -137,7 +136,7 @@ pub(crate) fn put_bare(send: &mut Transmit, agreed: Agreement, common: &mut [u8]
 #[inline]
 fn put_header(send: &mut Transmit, agreed: Agreement, header: &[u8]) {
     send.put(header);
-    if agreed.header_digest {
+    if agreed.digests.header {
         send.put(&crc32c(header).to_le_bytes());
     }
 }
@@ -146,20 +145,20 @@ fn put_header(send: &mut Transmit, agreed: Agreement, header: &[u8]) {
 #[inline]
 pub(crate) fn put_with_data(send: &mut Transmit, agreed: Agreement, header: &mut [u8], data: BufList) {
     let length = data.len();
-    let base = header.len().saturating_add(if agreed.header_digest { DIGEST } else { 0 });
+    let base = header.len().saturating_add(if agreed.digests.header { DIGEST } else { 0 });
     let unit = usize::from(agreed.alignment).saturating_add(1).saturating_mul(4);
     let offset = base.next_multiple_of(unit);
-    let trailer = if agreed.data_digest { DIGEST } else { 0 };
+    let trailer = if agreed.digests.data { DIGEST } else { 0 };
     let whole = offset.saturating_add(length).saturating_add(trailer);
     if let Ok((common, _)) = CommonHeader::mut_from_prefix(header) {
-        common.flags |= u8::from(agreed.header_digest) * flags::HDGST;
-        common.flags |= u8::from(agreed.data_digest) * flags::DDGST;
+        common.flags |= u8::from(agreed.digests.header) * flags::HDGST;
+        common.flags |= u8::from(agreed.digests.data) * flags::DDGST;
         common.pdo = wire::bounded::<u8>(offset);
         common.plen.set(to_field(whole));
     }
     put_header(send, agreed, header);
     send.put([0; 128].get(..offset.saturating_sub(base)).unwrap_or_default());
-    if agreed.data_digest {
+    if agreed.digests.data {
         let mut sum = Crc32c::new();
         for piece in data.into_pieces() {
             sum.update(&piece);
@@ -224,7 +223,8 @@ mod tests {
         for (header_digest, data_digest, alignment) in
             [(false, false, 0), (true, false, 0), (false, true, 7), (true, true, 31)]
         {
-            let agreed = Agreement { header_digest, data_digest, alignment };
+            let digests = Digests { header: header_digest, data: data_digest };
+            let agreed = Agreement { digests, alignment };
             let bytes = sent(agreed, &[7; 3000]);
             for cut in 0..bytes.len().min(200) {
                 let framed = frame(Role::Host, agreed, &bytes[..cut]).unwrap();
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(violation(|pdu| pdu.header.flags = flags::DDGST), Some(Violation::DigestFlags));
         let wrong = PduType::C2H_DATA;
         assert_eq!(violation(|pdu| pdu.header.kind = wrong), Some(Violation::UnexpectedType(wrong)));
-        let mut long = IcReq::new(false, false, 0);
+        let mut long = IcReq::new(Digests::NONE, 0);
         long.header.plen.set(129);
         let found = frame(Role::Controller, Agreement::default(), long.as_bytes()).err();
         assert_eq!(found, Some(Violation::PduLength));

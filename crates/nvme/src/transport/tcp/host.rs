@@ -12,10 +12,15 @@ use super::receiver::{DataRange, DigestCheck, Receiver};
 use crate::cqe::CompletionQueueEntry;
 use crate::host::{Action, CompletionError, Config, Failure, HostQueue, Input};
 use crate::limits::{LEAST_H2C_DATA, STAGING};
-use crate::pdu::{C2hData, CapsuleResp, H2cData, IcResp, PduType, R2t, flags};
+use crate::pdu::{C2hData, CapsuleResp, Digests, H2cData, IcResp, PduType, R2t, flags};
 use crate::status::Status;
 use crate::violation::Violation;
 use crate::width::{from_field, to_field};
+
+/// The digests without which a controller is of no use.
+const fn wanted_digests(config: &Config) -> Digests {
+    Digests { header: config.header_digest, data: config.data_digest }
+}
 
 /// The host's end of one TCP connection, which is one queue.
 #[derive(Debug)]
@@ -26,7 +31,7 @@ pub struct HostConnection {
 impl HostConnection {
     /// The end of a connection that has just been made.
     pub fn new(config: Config, now: Instant) -> Self {
-        let transport = HostTransport::new(config.header_digest, config.data_digest);
+        let transport = HostTransport::new(wanted_digests(&config));
         Self { queue: HostQueue::new(transport, config, now) }
     }
 
@@ -85,20 +90,18 @@ impl HostConnection {
         if response.maxh2cdata.get() < LEAST_H2C_DATA {
             return Err(Violation::Maxh2cdata);
         }
-        let Config { header_digest, data_digest, .. } = *self.queue.config();
+        let (wanted, granted) = (wanted_digests(self.queue.config()), response.digests());
         // A digest that was asked for is wanted: a controller may refuse it, and is then of no use. It cannot force one.
-        for (wanted, granted, text) in [
-            (header_digest, response.header_digest(), NO_HEADER_DIGEST),
-            (data_digest, response.data_digest(), NO_DATA_DIGEST),
-        ] {
+        for (wanted, granted, text) in
+            [(wanted.header, granted.header, NO_HEADER_DIGEST), (wanted.data, granted.data, NO_DATA_DIGEST)]
+        {
             if wanted && !granted {
                 self.queue.fail(Failure::Unusable(text), CloseReason::Refused(text));
                 return Ok(());
             }
         }
         let agreed = Agreement {
-            header_digest: response.header_digest() && header_digest,
-            data_digest: response.data_digest() && data_digest,
+            digests: Digests { header: granted.header && wanted.header, data: granted.data && wanted.data },
             alignment: response.cpda,
         };
         self.queue.transport.agree(agreed, from_field(response.maxh2cdata.get()));
@@ -256,7 +259,7 @@ impl protocol::Connection for HostConnection {
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
         let Receiver::Placing { owner } = self.queue.transport.receiver else { return };
         let end = placement.start.saturating_add(placement.len);
-        let sum = self.queue.transport.agreed.data_digest.then(|| data_digest(&placement));
+        let sum = self.queue.transport.agreed.digests.data.then(|| data_digest(&placement));
         if let Some(target) = self.queue.target(owner.cid) {
             target.buf = Some(placement.buf);
             target.received = end;

@@ -10,16 +10,13 @@ use super::framing::{Agreement, Role, Termination, put_bare, put_with_data};
 use super::receiver::Receiver;
 use crate::host::{CommandCapsule, FabricTransport};
 use crate::log::TransportType;
-use crate::pdu::{CapsuleCmd, IcReq};
+use crate::pdu::{CapsuleCmd, Digests, IcReq};
 use crate::violation::Violation;
 
 /// One thing to send.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    IcReq {
-        header_digest: bool,
-        data_digest: bool,
-    },
+    IcReq(Digests),
     Command(CommandCapsule),
     /// What an R2T asked for.
     Burst(Burst),
@@ -29,9 +26,7 @@ impl Outgoing {
     #[inline]
     pub(super) fn put(self, agreed: Agreement, send: &mut Transmit) {
         match self {
-            Self::IcReq { header_digest, data_digest } => {
-                send.put(IcReq::new(header_digest, data_digest, 0).as_bytes());
-            }
+            Self::IcReq(digests) => send.put(IcReq::new(digests, 0).as_bytes()),
             Self::Command(CommandCapsule { entry, data }) if data.is_empty() => {
                 put_bare(send, agreed, CapsuleCmd::new(entry).as_mut_bytes());
             }
@@ -88,12 +83,12 @@ impl FabricTransport for HostTransport {
 
 impl HostTransport {
     /// A stream that begins with an ICReq which asks for these digests.
-    pub(super) fn new(header_digest: bool, data_digest: bool) -> Self {
+    pub(super) fn new(digests: Digests) -> Self {
         Self {
             initialised: false,
             agreed: Agreement::default(),
             receiver: Receiver::Header,
-            waiting: VecDeque::from([Outgoing::IcReq { header_digest, data_digest }]),
+            waiting: VecDeque::from([Outgoing::IcReq(digests)]),
             max_data: 0,
             termination: None,
         }
