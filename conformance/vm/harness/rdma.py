@@ -10,7 +10,7 @@ from .server import ISCSI_PORT, NVME_PORT, Daemon, Judged, portals, volumes
 IWARP = 2
 """How far the ports of iWARP's portals lie beyond the usual ones."""
 ROCE = 4
-"""The same of RoCE's portal, whose packets all go to UDP port 4791."""
+"""The same of RoCE's portals, whose packets all go to UDP port 4791."""
 VOLUMES = {"ram": 96, "file": 96}
 """The volumes and their sizes in MiB."""
 
@@ -28,12 +28,13 @@ class Rdma(Judged):
 
     def environment(self) -> dict[str, str]:
         iwarp = {"IWARP_ISCSI_PORTAL": f"{SERVER_ADDRESS}:{ISCSI_PORT + IWARP}", "IWARP_NVME_PORT": str(NVME_PORT + IWARP)}
-        return {**super().environment(), **iwarp, "ROCE_NVME_PORT": str(NVME_PORT + ROCE)}
+        roce = {"ROCE_ISCSI_PORTAL": f"{SERVER_ADDRESS}:{ISCSI_PORT + ROCE}", "ROCE_NVME_PORT": str(NVME_PORT + ROCE)}
+        return {**super().environment(), **iwarp, **roce}
 
     def start(self) -> None:
         urls = {name: f"file:{self.folder}/{name}.img?size={size}M" if name == "file" else f"ram:{size}M" for name, size in VOLUMES.items()}
-        roce = ["[[portal]]", 'protocol = "nvme"', 'transport = "roce"', f'listen = "{SERVER_ADDRESS}:{NVME_PORT + ROCE}"']
-        self._daemon.start([*portals(0), *portals(IWARP, transport="iwarp"), *roce, *volumes(urls)])
+        rdma = [*portals(IWARP, transport="iwarp"), *portals(ROCE, transport="roce")]
+        self._daemon.start([*portals(0), *rdma, *volumes(urls)])
 
     def obey(self, order: str) -> None:
         match order.split():

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
+use clap::{ArgGroup, Parser};
 use daemon::{
     Config, ConfigSource, Filter, Format, Log, Output, PortalEntry, PortalKind, Protocol, ServeOptions,
     Transport, VolumeEntry,
@@ -19,7 +19,7 @@ const SIGNALS: &str = "SIGTERM and Ctrl-C stop the server in good order. SIGHUP 
 
 /// Arguments of `serve`.
 #[derive(Debug, Parser)]
-#[command(after_help = SIGNALS)]
+#[command(after_help = SIGNALS, group = ArgGroup::new("roce").args(["iser_roce", "nvme_roce"]).multiple(true))]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Args {
     /// Volumes to serve, such as disk=ram:1G or scratch=file:scratch.img?size=2G
@@ -37,11 +37,14 @@ pub(crate) struct Args {
     /// Listen for NVMe/RDMA here, on software iWARP; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     nvme_rdma: Option<Portal>,
+    /// Listen for iSER here, on software RoCEv2: the address receives UDP port 4791, and the port is the one that initiators ask for, such as 3260
+    #[arg(long, value_name = "ADDR:PORT")]
+    iser_roce: Option<Portal>,
     /// Listen for NVMe/RDMA here, on software RoCEv2: the address receives UDP port 4791, and the port is the one that hosts ask for, such as 4420
     #[arg(long, value_name = "ADDR:PORT")]
     nvme_roce: Option<Portal>,
     /// Receive RoCE at another port of UDP, which only Linerate's clients can reach; 0 takes a free one [default: 4791]
-    #[arg(long, value_name = "PORT", requires = "nvme_roce")]
+    #[arg(long, value_name = "PORT", requires = "roce")]
     roce_udp_port: Option<u16>,
     /// Event loops, each on a core of its own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -100,6 +103,7 @@ impl Args {
             (Protocol::Nvme, Transport::Tcp, &self.nvme),
             (Protocol::Iscsi, Transport::Iwarp, &self.iser),
             (Protocol::Nvme, Transport::Iwarp, &self.nvme_rdma),
+            (Protocol::Iscsi, Transport::Roce, &self.iser_roce),
             (Protocol::Nvme, Transport::Roce, &self.nvme_roce),
         ] {
             let Some(listen) = listen.clone() else { continue };

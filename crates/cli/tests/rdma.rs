@@ -1,4 +1,4 @@
-//! RDMA as its users meet it: iSER and NVMe/RDMA on software iWARP, NVMe/RDMA on software RoCE, at the server and at every command, beside the same volumes over TCP.
+//! RDMA as its users meet it: iSER and NVMe/RDMA, each on software iWARP and on software RoCE, at the server and at every command, beside the same volumes over TCP.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
@@ -19,18 +19,20 @@ use serde_json::Value;
 use tempfile::tempdir;
 
 const SECTORS: u64 = 6000;
-const RDMA: [&str; 8] = [
+const RDMA: [&str; 10] = [
     "--iser",
     "127.0.0.1:0",
     "--nvme-rdma",
     "127.0.0.1:0",
+    "--iser-roce",
+    "127.0.0.1:3260",
     "--nvme-roce",
     "127.0.0.1:4420",
     "--roce-udp-port",
     "0",
 ];
 
-/// Serves over all five.
+/// Serves over all six.
 fn serve(folder: &Path, arguments: &[&str]) -> Server {
     Server::start(folder, &[&RDMA, arguments].concat())
 }
@@ -71,12 +73,16 @@ fn every_command_works(driver: &str, options: &str) {
     for volume in ["ram", "file"] {
         use_it(&source, &format!("{}{options}", server.iser_url(volume)), &server.iscsi_url(volume));
         use_it(&source, &format!("{}{options}", server.nvme_rdma_url(volume)), &server.nvme_url(volume));
+        use_it(&source, &server.iser_roce_url(volume), &server.iscsi_url(volume));
         use_it(&source, &server.nvme_roce_url(volume), &server.nvme_url(volume));
     }
     let said = log(folder.path());
-    for expected in
-        ["logged in, over iSER", "connected, over NVMe/RDMA\n", "connected, over NVMe/RDMA on RoCE\n"]
-    {
+    for expected in [
+        "logged in, over iSER\n",
+        "logged in, over iSER on RoCE\n",
+        "connected, over NVMe/RDMA\n",
+        "connected, over NVMe/RDMA on RoCE\n",
+    ] {
         assert!(said.contains(expected), "{expected:?} is missing in {said}");
     }
     assert!(!said.contains("violation"), "{said}");
@@ -112,14 +118,17 @@ fn discovery_names_the_portals_of_its_own_transport() {
         };
         run_in_vain(&["discover", &format!("{other}://{portal}?timeout=2s")]);
     }
-    let (portal, udp) = (server.portal("nvme-roce").unwrap(), server.portal("udp").unwrap().port());
-    let found = run(&["discover", &format!("nvme+rdma://{portal}?transport=roce&udp_port={udp}")]);
-    assert!(found.lines().all(|line| line.starts_with(&portal.to_string())), "{found}");
-    assert!(found.contains("linerate:disk"), "{found}");
-    let other = portal.port() + 1;
-    let url = format!("nvme+rdma://127.0.0.1:{other}?transport=roce&udp_port={udp}&timeout=5s");
-    let said = run_in_vain(&["discover", &url]);
-    assert!(said.contains("rejects the connection"), "nobody has that service: {said}");
+    let udp = server.portal("udp").unwrap().port();
+    for (scheme, kind) in [("iser", "iser-roce"), ("nvme+rdma", "nvme-roce")] {
+        let portal = server.portal(kind).unwrap();
+        let found = run(&["discover", &format!("{scheme}://{portal}?transport=roce&udp_port={udp}")]);
+        assert!(found.lines().all(|line| line.starts_with(&portal.to_string())), "{found}");
+        assert!(found.contains("linerate:disk"), "{found}");
+        let other = portal.port() + 1;
+        let url = format!("{scheme}://127.0.0.1:{other}?transport=roce&udp_port={udp}&timeout=5s");
+        let said = run_in_vain(&["discover", &url]);
+        assert!(said.contains("rejects the connection"), "nobody has that service: {said}");
+    }
     server.stop();
 }
 
@@ -142,10 +151,10 @@ fn what_is_reserved_over_one_transport_is_kept_from_all_others() {
     let folder = tempdir().unwrap();
     let server = serve(folder.path(), &["disk=ram:16M", "--cores", "2"]);
     let own = |url: String, number: u8| {
+        let mark = if url.contains('?') { '&' } else { '?' };
         if url.starts_with('i') {
-            format!("{url}?isid=80000000000{number}")
+            format!("{url}{mark}isid=80000000000{number}")
         } else {
-            let mark = if url.contains('?') { '&' } else { '?' };
             format!("{url}{mark}hostid=11111111-2222-3333-4444-55555555555{number}")
         }
     };
@@ -155,14 +164,15 @@ fn what_is_reserved_over_one_transport_is_kept_from_all_others() {
         own(server.iscsi_url("disk"), 3),
         own(server.nvme_url("disk"), 4),
         own(server.nvme_roce_url("disk"), 5),
+        own(server.iser_roce_url("disk"), 6),
     ];
     for (index, holder) in urls.iter().enumerate() {
-        assert_eq!(urls.each_ref().map(|url| may_write(url)), [true; 5], "nobody holds it");
+        assert_eq!(urls.each_ref().map(|url| may_write(url)), [true; 6], "nobody holds it");
         let (done, said) = reserve(holder, &["register", "--new-key", "0xa1"]);
         assert!(done, "{said}");
         let (done, said) = reserve(holder, &["reserve", "--type", "write-exclusive"]);
         assert!(done, "{said}");
-        let expected: [bool; 5] = std::array::from_fn(|other| other == index);
+        let expected: [bool; 6] = std::array::from_fn(|other| other == index);
         assert_eq!(urls.each_ref().map(|url| may_write(url)), expected, "{holder} holds it");
         for url in &urls {
             assert!(reserve(url, &[]).1.contains("0xa1"), "{url}");
@@ -218,8 +228,8 @@ fn portals_come_and_go_while_others_work() {
                        [[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:0\"\n";
     const ISER: &str = "[[portal]]\nprotocol = \"iscsi\"\ntransport = \"iwarp\"\nlisten = \"127.0.0.1:0\"\n";
     const NVME: &str = "[[portal]]\nprotocol = \"nvme\"\ntransport = \"iwarp\"\nlisten = \"127.0.0.1:0\"\n";
-    const ROCE: &str =
-        "[[portal]]\nprotocol = \"nvme\"\ntransport = \"roce\"\nlisten = \"127.0.0.1:4420\"\nudp_port = 0\n";
+    const ROCE: &str = "[[portal]]\nprotocol = \"nvme\"\ntransport = \"roce\"\nlisten = \"127.0.0.1:4420\"\nudp_port = 0\n\
+         [[portal]]\nprotocol = \"iscsi\"\ntransport = \"roce\"\nlisten = \"127.0.0.1:3260\"\nudp_port = 0\n";
     const DISK: &str = "[[volume]]\nname = \"disk\"\nurl = \"ram:8M\"\n";
     let folder = tempdir().unwrap();
     let config = folder.path().join("config.toml");
@@ -236,16 +246,17 @@ fn portals_come_and_go_while_others_work() {
     // The first MiB is what `check` below overwrites.
     let tcp = toil(once(server.iscsi_url("disk")), 3, Arc::clone(&is_over));
 
-    reload(&[TCP, ISER, NVME, ROCE, DISK], "portals: 3 opened, 0 closed");
+    reload(&[TCP, ISER, NVME, ROCE, DISK], "portals: 4 opened, 0 closed");
     until(|| server.portal("nvme-rdma"));
     let stays = toil(once(server.nvme_rdma_url("disk")), 1, Arc::clone(&is_over));
     let goes = toil(once(server.iser_url("disk")), 2, Arc::clone(&is_over));
     let roce = toil(once(server.nvme_roce_url("disk")), 4, Arc::clone(&is_over));
+    let iser_roce = toil(once(server.iser_roce_url("disk")), 5, Arc::clone(&is_over));
 
     // One that asks for checksums now is still the same portal.
     assert!(!wants_checksums(server.portal("nvme-rdma").unwrap()));
-    reload(&[TCP, &format!("{NVME}crc = true\n"), DISK], "portals: 0 opened, 2 closed");
-    for (goes, scheme) in [(goes, "iser://"), (roce, "transport=roce")] {
+    reload(&[TCP, &format!("{NVME}crc = true\n"), DISK], "portals: 0 opened, 3 closed");
+    for (goes, scheme) in [(goes, "iser://"), (roce, "nvme+rdma://"), (iser_roce, "transport=roce")] {
         let why = goes.join().unwrap().unwrap_err();
         assert!(why.contains(scheme), "{why}");
     }
@@ -328,9 +339,12 @@ fn a_connection_that_is_cut_comes_back_and_nothing_is_lost() {
 
 #[test]
 fn a_portal_beyond_loopback_must_know_whom_it_serves() {
-    for (option, at) in
-        [("--iser", "0.0.0.0:4420"), ("--nvme-rdma", "0.0.0.0:4420"), ("--nvme-roce", "192.0.2.1:4420")]
-    {
+    for (option, at) in [
+        ("--iser", "0.0.0.0:4420"),
+        ("--nvme-rdma", "0.0.0.0:4420"),
+        ("--iser-roce", "192.0.2.1:3260"),
+        ("--nvme-roce", "192.0.2.1:4420"),
+    ] {
         let arguments = ["serve", "--check", "disk=ram:1M", option, at];
         let said = run_in_vain(&arguments);
         assert!(said.contains(&format!("{at} can be reached from other machines")), "{said}");

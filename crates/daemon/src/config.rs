@@ -406,8 +406,10 @@ impl Config {
     /// All that is wrong, in the order of the file.
     pub(crate) fn problems(&self) -> Vec<String> {
         let numbers = [self.check_cores(), self.check_connections()];
-        let portals = self.portals.iter().flat_map(|portal| {
-            [check_address(portal), check_referrals(portal), check_transport(portal), check_roce(portal)]
+        let portals = self.portals.iter().enumerate().flat_map(|(index, portal)| {
+            let earlier = self.portals.get(..index).unwrap_or_default();
+            let roce = check_roce(portal).and_then(|()| check_service(portal, earlier));
+            [check_address(portal), check_referrals(portal), check_transport(portal), roce]
         });
         let volumes = self.volumes.iter().enumerate();
         let volumes = volumes.flat_map(|(index, volume)| {
@@ -520,11 +522,6 @@ fn check_roce(portal: &PortalEntry) -> Result<()> {
         }
         return Ok(());
     }
-    if portal.protocol != Protocol::Nvme {
-        bail!(
-            "transport at {listen}: RoCE carries NVMe/RDMA and no iSER; write protocol = \"nvme\", or transport = \"iwarp\""
-        );
-    }
     if listen.address().is_some_and(|address| address.ip().is_unspecified()) {
         bail!(
             "listen at {listen}: the checksums of RoCE cover addresses; write one of this machine's, and a portal for each"
@@ -532,7 +529,21 @@ fn check_roce(portal: &PortalEntry) -> Result<()> {
     }
     if listen.port == 0 {
         bail!(
-            "listen at {listen}: a RoCE portal's port names its service, and no socket takes a free one; write one such as 4420"
+            "listen at {listen}: a RoCE portal's port names its service, and no socket takes a free one; write one such as 3260 for iSCSI or 4420 for NVMe"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses two RoCE portals for one service: the system does not, as no socket is bound to its port.
+fn check_service(portal: &PortalEntry, earlier: &[PortalEntry]) -> Result<()> {
+    let Some(socket) = portal.udp() else { return Ok(()) };
+    let is_same = |other: &&PortalEntry| other.udp() == Some(socket) && other.listen == portal.listen;
+    if let Some(other) = earlier.iter().find(is_same) {
+        bail!(
+            "listen at {}: another RoCE portal ({}) has this port; give one of them another",
+            portal.listen,
+            other.kind().word()
         );
     }
     Ok(())
@@ -726,12 +737,17 @@ mod tests {
             ),
             ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ncrc=true", "only an iWARP portal"),
             ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\nudp_port=7", "only RoCE has a port of UDP"),
-            ("[[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::1]:1\"\ntransport=\"roce\"", "no iSER"),
+            ("[[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::]:1\"\ntransport=\"roce\"", "cover addresses"),
             (
                 "[[portal]]\nprotocol=\"nvme\"\nlisten=\"0.0.0.0:1\"\ntransport=\"roce\"",
                 "one of this machine's",
             ),
             ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ntransport=\"roce\"", "names its service"),
+            (
+                "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:1\"\ntransport=\"roce\"\n\
+                 [[portal]]\nprotocol=\"iscsi\"\nlisten=\"[::1]:1\"\ntransport=\"roce\"",
+                "another RoCE portal (nvme-roce) has this port",
+            ),
             (
                 "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:1\"\ntransport=\"roce\"\ncrc=true",
                 "only an iWARP portal",

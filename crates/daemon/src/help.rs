@@ -40,7 +40,7 @@ pub(crate) fn lines(daemon: &Daemon, volumes: &[Opened], portals: &[PortalPlace]
                 Protocol::Iscsi => {
                     let target = daemon.iqn(&volume.target)?;
                     let unit = Unit { target: target.as_str(), lun: volume.lun };
-                    iscsi(&mut lines, unit, kind.transport, *portal);
+                    iscsi(&mut lines, unit, *place);
                 }
                 Protocol::Nvme => {
                     let subsystem = daemon.nqn(&volume.target)?;
@@ -61,11 +61,13 @@ struct Unit<'a> {
     lun: u16,
 }
 
-fn iscsi(lines: &mut Vec<String>, Unit { target, lun }: Unit<'_>, transport: Transport, portal: SocketAddr) {
+fn iscsi(lines: &mut Vec<String>, Unit { target, lun }: Unit<'_>, place: PortalPlace) {
+    let portal = place.address;
     lines.push(format!("  {target}"));
-    if transport != Transport::Tcp {
+    if place.kind.transport != Transport::Tcp {
+        let options = roce_options(place);
         lines.push(format!("    Linux:    iscsiadm -m discovery -t st -I iser -p {portal} && iscsiadm -m node -T {target} -p {portal} -I iser --login"));
-        lines.push(format!("    Linerate: linerate bench iser://{portal}/{target}/{lun}"));
+        lines.push(format!("    Linerate: linerate bench iser://{portal}/{target}/{lun}{options}"));
         return;
     }
     lines.push(format!("    Linux:    iscsiadm -m discovery -t st -p {portal} && iscsiadm -m node -T {target} -p {portal} --login"));
@@ -78,14 +80,8 @@ fn iscsi(lines: &mut Vec<String>, Unit { target, lun }: Unit<'_>, transport: Tra
 fn nvme(lines: &mut Vec<String>, unit: Unit<'_>, place: PortalPlace) {
     let Unit { target: subsystem, lun } = unit;
     let portal = place.address;
-    let (transport, options) = match place.kind.transport {
-        Transport::Tcp => ("tcp", String::new()),
-        Transport::Iwarp => ("rdma", String::new()),
-        Transport::Roce => {
-            let port = udp_port(place).map_or_else(String::new, |port| format!("&udp_port={port}"));
-            ("rdma", format!("?transport=roce{port}"))
-        }
-    };
+    let transport = if place.kind.transport == Transport::Tcp { "tcp" } else { "rdma" };
+    let options = roce_options(place);
     let nsid = u32::from(lun) + 1;
     let (address, port) = (portal.ip(), portal.port());
     lines.push(format!("  {subsystem}"));
@@ -93,6 +89,15 @@ fn nvme(lines: &mut Vec<String>, unit: Unit<'_>, place: PortalPlace) {
     lines.push(format!(
         "    Linerate: linerate bench nvme+{transport}://{portal}/{subsystem}/{nsid}{options}"
     ));
+}
+
+/// What a URL says of RoCE, where that carries the protocol.
+fn roce_options(place: PortalPlace) -> String {
+    if place.kind.transport != Transport::Roce {
+        return String::new();
+    }
+    let port = udp_port(place).map_or_else(String::new, |port| format!("&udp_port={port}"));
+    format!("?transport=roce{port}")
 }
 
 /// RoCE's port, where it is not the usual one.
@@ -109,6 +114,7 @@ mod tests {
     #[test]
     fn each_volume_at_each_portal() {
         let iwarp = |protocol| PortalKind { protocol, transport: Transport::Iwarp };
+        let roce = |protocol| PortalKind { protocol, transport: Transport::Roce };
         let place = |kind: PortalKind, address: &str| PortalPlace {
             kind,
             address: address.parse().unwrap(),
@@ -119,7 +125,8 @@ mod tests {
             place(Protocol::Nvme.into(), "[::1]:4420"),
             place(iwarp(Protocol::Iscsi), "127.0.0.1:3261"),
             place(iwarp(Protocol::Nvme), "[::1]:4421"),
-            place(PortalKind { protocol: Protocol::Nvme, transport: Transport::Roce }, "127.0.0.1:4422"),
+            place(roce(Protocol::Nvme), "127.0.0.1:4422"),
+            place(roce(Protocol::Iscsi), "127.0.0.1:3262"),
         ];
         let volume = Arc::new(volume::Null::new(1 << 20, 512).unwrap());
         let disk = Opened::plain("disk", volume);
@@ -132,6 +139,8 @@ mod tests {
         assert!(text.contains("nvme connect -t rdma -a ::1 -s 4421"), "{text}");
         assert!(text.contains("nvme+rdma://[::1]:4421/nqn.2026-11.org.linerate:disk/1"), "{text}");
         let roce = "nvme+rdma://127.0.0.1:4422/nqn.2026-11.org.linerate:disk/1?transport=roce&udp_port=7000";
+        assert!(text.contains(roce), "{text}");
+        let roce = "iser://127.0.0.1:3262/iqn.2026-11.org.linerate:disk/0?transport=roce&udp_port=7000";
         assert!(text.contains(roce), "{text}");
         assert!(
             text.contains("nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-11.org.linerate:disk"),

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use buf::{Account, Pool};
 use host::{
-    Accepted, DatagramEndpoint, Endpoint, EndpointId, Event, Kind, ListenerId, OpenSocket, Refusal, Service,
-    World,
+    Accepted, DatagramEndpoint, Endpoint, EndpointId, Event, Kind, OpenSocket, Refusal, Service, World,
 };
+use iscsi::datamover::iser::target_needs;
 use protocol::Instant;
 use roce::endpoint::Incoming;
 use volume::{CoreId, QueueContext, VolumeId};
@@ -22,13 +22,13 @@ use crate::config::EngineConfig;
 use crate::driver::Driver;
 use crate::fence::{Outcome, Owner};
 use crate::groups::Groups;
-use crate::iscsi_target::{IscsiTarget, IserTarget, Newcomer};
+use crate::iscsi_target::{IscsiTarget, IserTarget, Newcomer, RoceTarget};
 use crate::iwarp_link::{self, IwarpLink};
 use crate::kind_core::KindCore;
 use crate::limits::NEWCOMERS;
 use crate::message::{Inbound, Member, Message};
 use crate::nvme_controller::{NvmeController, RdmaController, RoceController};
-use crate::queue_pairs::{Asked, Joining, RoceLink, Sockets, for_nvme};
+use crate::queue_pairs::{self, Asked, Joining, RoceLink, Sockets, for_iser, for_nvme};
 use crate::volume_kind::VolumeKind;
 use crate::volume_watch::{self, VolumeNews, VolumeWatch};
 
@@ -285,24 +285,44 @@ impl Core {
         let mut socket = socket.borrow_mut();
         let (peer, service) = (request.from(), request.port());
         let found = self.admit().and_then(|()| self.catalogue.service(local, service).ok_or(NOT_SERVED));
-        let Some((listener, portal)) = found.ok().and_then(controllers) else {
-            socket.refuse(&request);
-            return Err(found.err().unwrap_or(NOT_SERVED));
+        let listening = found.inspect_err(|_| socket.refuse(&request))?;
+        let queues = match &listening.role {
+            ListenerRole::Iscsi(portal) => for_iser(target_needs(portal.queue_depth)),
+            ListenerRole::Nvme(portal) => for_nvme(NvmeController::<RoceController>::needs(portal)),
         };
-        let pool = &self.volumes.hub.pool;
-        let config = RoceLink::RESPONDER.responder(for_nvme(NvmeController::<RoceController>::needs(portal)));
-        let pair = socket.accept(now, Incoming { request, config }, Account::new(pool));
+        let incoming = Incoming { request, config: RoceLink::RESPONDER.responder(queues) };
+        let pair = socket.accept(now, incoming, Account::new(&self.volumes.hub.pool));
         let pair = pair
             .map_err(|_| Refusal("there is no memory for another queue pair, or its packets are too long"))?;
-        let id = pair.id();
-        let connection = NvmeController::<RoceController>::connect(portal, pair, pool, now);
-        let accepted =
-            Accepted { listener, endpoint: name, local: SocketAddr::new(local.ip(), service), peer };
-        let driver =
-            Driver::<NvmeController<RoceController>>::new(Rc::clone(&self.volumes.hub), accepted, connection);
-        socket.insert(Joining { id, name, owner: Box::new(driver) });
+        let (listener, local) = (listening.id, SocketAddr::new(local.ip(), service));
+        let accepted = Accepted { listener, endpoint: name, local, peer };
+        let (id, owner) = (pair.id(), self.owner(&listening.role, now, accepted, pair));
+        socket.insert(Joining { id, name, owner });
         self.volumes.welcome(name);
         Ok(())
+    }
+
+    /// The driver of a queue pair that a peer wants of a listener.
+    fn owner(
+        &self,
+        role: &ListenerRole,
+        now: Instant,
+        accepted: Accepted,
+        pair: roce::Connection,
+    ) -> Box<dyn queue_pairs::Owner> {
+        let hub = Rc::clone(&self.volumes.hub);
+        let pool = &self.volumes.hub.pool;
+        match role {
+            ListenerRole::Iscsi(portal) => {
+                let newcomer = Newcomer { pool, entropy: (self.config.entropy)(), now, accepted };
+                let connection = IscsiTarget::<RoceTarget>::connect(portal, pair, newcomer);
+                Box::new(Driver::<IscsiTarget<RoceTarget>>::new(hub, accepted, connection))
+            }
+            ListenerRole::Nvme(portal) => {
+                let connection = NvmeController::<RoceController>::connect(portal, pair, pool, now);
+                Box::new(Driver::<NvmeController<RoceController>>::new(hub, accepted, connection))
+            }
+        }
     }
 
     fn run_shared(&mut self) {
@@ -366,14 +386,6 @@ impl Core {
             | Message::Shutdown
             | Message::Finish => {}
         }
-    }
-}
-
-/// The controllers behind a listener.
-fn controllers(listening: &Listening) -> Option<(ListenerId, &Arc<nvme::controller::Portal>)> {
-    match &listening.role {
-        ListenerRole::Nvme(portal) => Some((listening.id, portal)),
-        ListenerRole::Iscsi(_) => None,
     }
 }
 

@@ -15,14 +15,19 @@ use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::iwarp_link::{IwarpLink, for_iser};
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall, ResetCall};
+use crate::queue_pairs::OverDatagrams;
 use crate::serving_connection::{ServingConnection, serving_connection};
 use crate::volume_kind::VolumeKind;
 
 /// iSER over software iWARP, at a target.
 pub(crate) type IserTarget = iser::TargetConnection<iwarp::Connection>;
 
+/// iSER over software RoCEv2, at a target.
+pub(crate) type RoceTarget = OverDatagrams<iser::TargetConnection<roce::Connection>>;
+
 serving_connection!(tcp::TargetConnection, None);
 serving_connection!(IserTarget, Some("iSER"));
+serving_connection!(RoceTarget, Some("iSER on RoCE"), |connection| connection.consumer);
 
 /// What a connection is made of, beside its portal.
 pub(crate) struct Newcomer<'a> {
@@ -55,6 +60,19 @@ impl IscsiTarget<IserTarget> {
         let queues = for_iser(target_needs(portal.queue_depth));
         let pair = link.responder(newcomer.now, queues, newcomer.pool);
         IserTarget::new(newcomer.now, Arc::clone(portal), newcomer.resources(), pair)
+    }
+}
+
+impl IscsiTarget<RoceTarget> {
+    /// A connection for a queue pair that a peer has just asked for.
+    pub(crate) fn connect(
+        portal: &Arc<Portal>,
+        pair: roce::Connection,
+        newcomer: Newcomer<'_>,
+    ) -> RoceTarget {
+        let now = newcomer.now;
+        let target = iser::TargetConnection::new(now, Arc::clone(portal), newcomer.resources(), pair);
+        OverDatagrams::new(now, target)
     }
 }
 

@@ -98,11 +98,11 @@ pub(crate) const TARGET_READS: u16 = 128;
 /// RDMA Reads that an initiator or host serves at a time: as many as ours wants, and Linux' targets ask for.
 pub(crate) const INITIATOR_READS: u16 = 128;
 
-/// RDMA Reads that a controller has under way on a RoCE connection at a time. Responses come as fast as the peer sends: more of them overrun the buffer of the socket where
+/// RDMA Reads that a target or controller has under way on a RoCE connection at a time. Responses come as fast as the peer sends: more of them overrun the buffer of the socket where
 /// the system does not allow a large one.
 pub(crate) const ROCE_TARGET_READS: u8 = 4;
 
-/// RDMA Reads that a host serves on a RoCE connection at a time.
+/// RDMA Reads that an initiator or host serves on a RoCE connection at a time.
 pub(crate) const ROCE_INITIATOR_READS: u8 = 16;
 
 /// Requests for connections that wait at one socket for a decision, which comes in the same turn: a burst of more is asked again by whoever is in earnest.

@@ -27,6 +27,8 @@ pub(crate) const OPTIONS: &[&str] = &[
     "chap_mutual_secret_env",
 ];
 pub(crate) const ISER_OPTIONS: &[&str] = &[
+    "transport",
+    "udp_port",
     "crc",
     "initiator",
     "isid",

@@ -56,6 +56,16 @@ fn parts_are_what_they_say() {
     let Source::Iscsi(remote) = remote.source else { panic!("not iSCSI") };
     assert_eq!(remote.portal.address().unwrap().to_string(), "[fe80::1]:3260");
     assert_eq!(remote.options.rdma, Some(RdmaOptions { crc: true, transport: RdmaTransport::Iwarp }));
+    for (text, udp_port) in [
+        ("iser://[fe80::1]:3260/iqn.2026-11.org.linerate:disk/1?transport=roce&udp_port=7000", 7000),
+        ("iser://[fe80::1]:3260/iqn.2026-11.org.linerate:disk/1?transport=roce", 4791),
+    ] {
+        let url: VolumeUrl = text.parse().unwrap();
+        assert_eq!(url.to_string(), text);
+        let Source::Iscsi(remote) = url.source else { panic!("not iSCSI") };
+        let transport = RdmaTransport::Roce { udp_port };
+        assert_eq!(remote.options.rdma, Some(RdmaOptions { crc: false, transport }));
+    }
 }
 
 /// Text, where the error must point (in characters from zero), and a word that its text must have.
@@ -70,6 +80,9 @@ const WRONG: &[(&str, usize, &str)] = &[
     ("isers://127.0.0.1/iqn.2026-11.org.linerate:disk/0", 0, "did you mean iser://?"),
     ("iser://h/iqn.2026-11.org.linerate:d/0?data_digest=crc32c", 38, "crc=1"),
     ("nvme+rdma://h/nqn.2026-11.org.linerate:d/1?timeout=1s&header_digest=1", 54, "has no digests"),
+    ("iser://h/iqn.2026-11.org.linerate:d/0?transport=ib", 48, "iwarp or roce"),
+    ("iser://h/iqn.2026-11.org.linerate:d/0?udp_port=7000", 38, "transport=roce"),
+    ("iser://h/iqn.2026-11.org.linerate:d/0?transport=roce&crc=1", 53, "leave crc out"),
     ("nvme+rdma://h/nqn.2026-11.org.linerate:d/1?crc=yes", 47, "1 for yes"),
     ("nvme+tcp://h/nqn.2026-11.org.linerate:d/1?crc=1", 42, "no option"),
     ("iscs://127.0.0.1/iqn.2026-11.org.linerate:disk/0", 0, "did you mean iscsi://?"),

@@ -101,6 +101,13 @@ impl Server {
         format!("nvme+rdma://{portal}/nqn.2026-11.org.linerate:{volume}/1")
     }
 
+    /// The volume over iSER on RoCE.
+    pub(crate) fn iser_roce_url(&self, volume: &str) -> String {
+        let (portal, udp) = (self.portal("iser-roce").unwrap(), self.portal("udp").unwrap());
+        let port = udp.port();
+        format!("iser://{portal}/iqn.2026-11.org.linerate:{volume}/0?transport=roce&udp_port={port}")
+    }
+
     /// The volume over NVMe/RDMA on RoCE.
     pub(crate) fn nvme_roce_url(&self, volume: &str) -> String {
         let (portal, udp) = (self.portal("nvme-roce").unwrap(), self.portal("udp").unwrap());

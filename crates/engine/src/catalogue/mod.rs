@@ -114,7 +114,7 @@ pub enum Transport {
         /// Checksums of everything, whatever the peer asks for.
         crc: bool,
     },
-    /// RDMA, by software RoCEv2 on datagrams: the protocol is NVMe/RDMA. Several listeners share a socket.
+    /// RDMA, by software RoCEv2 on datagrams: the protocol is iSER or NVMe/RDMA. Several listeners share a socket.
     Roce {
         /// The address and port of UDP that the socket is bound to.
         socket: SocketAddr,

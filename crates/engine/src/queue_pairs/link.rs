@@ -1,5 +1,6 @@
 //! Queue pairs of software RoCEv2 for the connections of this process: what they hold, and how long their packets are.
 
+use iscsi::datamover::iser;
 use nvme::rdma;
 use roce::mtu::Mtu;
 use roce::{Config, QueueLimits};
@@ -36,6 +37,12 @@ impl RoceLink {
     pub(crate) fn initiator(self, queues: QueueLimits) -> Config {
         Config { queues, mtu: self.mtu, reads_served: ROCE_INITIATOR_READS, reads_sent: 1 }
     }
+}
+
+/// What a queue pair holds for iSER.
+pub(crate) fn for_iser(needs: iser::QueueNeeds) -> QueueLimits {
+    let iser::QueueNeeds { sends, receives, regions, longest } = needs;
+    QueueLimits { sends, receives, regions, longest }
 }
 
 /// What a queue pair holds for NVMe/RDMA.

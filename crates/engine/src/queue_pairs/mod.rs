@@ -12,7 +12,7 @@ mod socket_endpoint;
 mod sockets;
 
 pub(crate) use client_socket::{Begin, ClientSocket};
-pub(crate) use link::{RoceLink, for_nvme};
+pub(crate) use link::{RoceLink, for_iser, for_nvme};
 pub(crate) use over_datagrams::OverDatagrams;
 pub(crate) use owner::Owner;
 pub(crate) use socket::{Joining, Socket};

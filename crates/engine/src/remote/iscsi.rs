@@ -1,4 +1,4 @@
-//! iSCSI logical units as remote volumes: one session per core, over TCP or, as iSER, over software iWARP.
+//! iSCSI logical units as remote volumes: one session per core, over TCP or, as iSER, over software iWARP or software RoCEv2.
 //!
 //! A queue's sessions bear the same name (ISID) one after the other. A login under the name of a session that the target still
 //! has *reinstates* it: the target ends the old session and its tasks before it answers (RFC 7143 §6.3.5). So once a login has
@@ -19,9 +19,10 @@ use ::iscsi::initiator::{Action, Config, Discovered, Input, RemoteUnit};
 use ::iscsi::keys::DigestPolicy;
 use ::volume::{CoreId, Geometry, OpenError, Volume};
 use buf::Pool;
-use names::{Iqn, IscsiOptions, IscsiUrl, RdmaOptions};
+use names::{Iqn, IscsiOptions, IscsiUrl, RdmaOptions, RdmaTransport};
 
 use super::access::Secrets;
+use super::client::datagrams::Wish;
 use super::client::{Client, ClientRole, Dial, Hooks, Owner, Report, Tell};
 use super::client_context::ClientContext;
 use super::entries::Nexus;
@@ -31,8 +32,10 @@ use super::redirect::{Redirect, RedirectFollower, RedirectSlot};
 use super::route::{Attempt, Connected, NotConnected, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Place, Waiting};
+use crate::carried::Carried;
 use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_iser, segment_size};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
+use crate::queue_pairs::{self, OverDatagrams};
 
 /// The name that initiators log in under unless the URL says otherwise.
 pub const INITIATOR: &str = "iqn.2026-11.org.linerate:initiator";
@@ -45,10 +48,15 @@ enum Info {
     Moved(Redirect),
 }
 
+/// iSER over software iWARP, at an initiator.
+type IwarpInitiator = iser::InitiatorConnection<iwarp::Connection>;
+/// The same over software RoCEv2.
+type RoceInitiator = OverDatagrams<iser::InitiatorConnection<roce::Connection>>;
+
 /// An initiator's side of an iSCSI connection, whatever carries it.
 struct Initiator<C>(PhantomData<C>);
 
-impl<C: protocol::Connection<Input = Input, Action = Action>> ClientRole for Initiator<C> {
+impl<C: Carried<Input = Input, Action = Action>> ClientRole for Initiator<C> {
     type Connection = C;
     type Info = Info;
 
@@ -167,6 +175,18 @@ impl Plan {
             let make = move |now| tcp::InitiatorConnection::new(now, config, Pool::new(CLIENT_POOL), entropy);
             return Client::<Initiator<tcp::InitiatorConnection>>::dial(dialer, Box::new(make), dial);
         };
+        if let RdmaTransport::Roce { udp_port } = rdma.transport {
+            let wish = Wish {
+                peer: SocketAddr::new(address.ip(), udp_port),
+                service: address.port(),
+                queues: queue_pairs::for_iser(initiator_needs()),
+                private_data: private_data(Invalidation::Used),
+                entropy: (self.context.entropy)(),
+            };
+            let pool = Pool::new(CLIENT_POOL);
+            let join = move |now, pair| iser::InitiatorConnection::new(now, config, pool, entropy, pair);
+            return Client::<Initiator<RoceInitiator>>::ask(dialer, wish, Box::new(join), dial);
+        }
         let iwarp = IwarpLink { crc: rdma.crc, mss: segment_size(address, None) };
         let make = move |now| {
             let pool = Pool::new(CLIENT_POOL);
@@ -174,7 +194,7 @@ impl Plan {
             let pair = iwarp.initiator(now, InitiatorEnd { words, queues }, &pool);
             iser::InitiatorConnection::new(now, config, pool, entropy, pair)
         };
-        Client::<Initiator<iser::InitiatorConnection<iwarp::Connection>>>::dial(dialer, Box::new(make), dial)
+        Client::<Initiator<IwarpInitiator>>::dial(dialer, Box::new(make), dial)
     }
 }
 

@@ -11,10 +11,10 @@ use ::nvme::host::{Action, Config, Connection, Input, Queue, RemoteNamespace};
 use ::nvme::log::DiscoveryEntry;
 use ::nvme::rdma::HostConnection;
 use buf::Pool;
-use host::{EndpointId, LocalPort};
-use names::{NvmeOptions, ROCE_PORT, RdmaOptions, RdmaTransport};
+use host::EndpointId;
+use names::{NvmeOptions, RdmaOptions, RdmaTransport};
 
-use super::client::datagrams::{Opening, Wish};
+use super::client::datagrams::Wish;
 use super::client::{Client, ClientRole, Dial, Hooks, Owner, Report};
 use super::client_context::ClientContext;
 use super::far_end::{Digests, Timing};
@@ -22,7 +22,7 @@ use super::link::{Link, LinkInput};
 use crate::carried::Carried;
 use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_nvme, segment_size};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
-use crate::queue_pairs::{self, ClientSocket};
+use crate::queue_pairs::{self, OverDatagrams};
 
 /// Commands that a queue may have under way.
 pub(super) const DEPTH: u16 = 128;
@@ -66,11 +66,6 @@ impl<C: Carried<Input = Input, Action = Action>> ClientRole for Host<C> {
             Action::Failed(failure) => Report::Failed(failure.to_string()),
         }
     }
-}
-
-/// The port that a peer answers to: RoCEv2's own, or, where that is not the peer's, any.
-fn local_port(udp_port: u16) -> LocalPort {
-    if udp_port == ROCE_PORT { LocalPort::Given(ROCE_PORT) } else { LocalPort::Any }
 }
 
 /// What all connections to a subsystem have in common.
@@ -173,20 +168,15 @@ impl Plan {
 
     /// Asks for a queue pair.
     fn connect_roce(&self, udp_port: u16, config: Config, dial: Dial<Info>) -> Rc<Link> {
-        let peer = SocketAddr::new(self.address.ip(), udp_port);
         let wish = Wish {
-            peer,
+            peer: SocketAddr::new(self.address.ip(), udp_port),
             service: self.address.port(),
             queues: queue_pairs::for_nvme(RoceHost::needs(&config)),
             private_data: RoceHost::private_data(&config),
             entropy: (self.context.entropy)(),
         };
         let join = Box::new(move |now, pair| RoceHost::new(pair, config, now));
-        let link = Link::new(dial.owner.waker.clone());
-        let client = Client::<Host<_>>::unconnected(Rc::clone(&link), dial);
-        let socket = Box::new(ClientSocket::new(Box::new(Opening { client, wish, join })));
-        link.set_endpoint(self.context.dialer.open_socket(peer, local_port(udp_port), socket));
-        link
+        Client::<Host<OverDatagrams<RoceHost>>>::ask(&self.context.dialer, wish, join, dial)
     }
 }
 

@@ -296,6 +296,9 @@ pub trait UpperLayer {
     /// Connection_Terminate_Notify: what has come breaks the protocol. What follows from it is the upper layer's to decide.
     fn violation_notify(&mut self, violation: Violation, header: Option<&Bhs>);
 
+    /// Connection_Terminate_Notify: the transport carries nothing any more, for this reason. [`Self::handle_ended`] may follow.
+    fn terminate_notify(&mut self, why: &'static str);
+
     /// The task with this initiator task tag.
     fn find_task(&self, task_tag: u32) -> Option<TaskHandle>;
 

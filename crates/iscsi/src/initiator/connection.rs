@@ -454,6 +454,10 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
         self.violate(violation);
     }
 
+    fn terminate_notify(&mut self, why: &'static str) {
+        self.fail(CloseReason::Finished, why);
+    }
+
     #[inline]
     fn find_task(&self, task_tag: u32) -> Option<TaskHandle> {
         self.tasks.find(Kind::Command, task_tag).map(TaskHandle)

@@ -260,6 +260,16 @@ impl<D: TargetDatamover> Target<D> {
         self.login.as_ref()?.node.as_deref()
     }
 
+    /// The transport has ended.
+    fn end(&mut self) {
+        self.life.end();
+        self.data_watch.end();
+        self.send_watch.end();
+        self.withheld.end();
+        self.exchange = None;
+        self.abandon();
+    }
+
     /// Sends a response to a request that was delivered so.
     pub(super) fn respond(&mut self, header: Bhs, data: Vec<u8>, delivery: Delivery) {
         self.mover.send_control(ControlPdu::response(header, data, delivery));
@@ -479,6 +489,10 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
         self.violate(violation, header);
     }
 
+    fn terminate_notify(&mut self, _why: &'static str) {
+        self.end();
+    }
+
     #[inline]
     fn find_task(&self, task_tag: u32) -> Option<TaskHandle> {
         self.tasks.find(task_tag).map(TaskHandle)
@@ -538,12 +552,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
     }
 
     fn handle_ended(&mut self, _how: Ended) {
-        self.life.end();
-        self.data_watch.end();
-        self.send_watch.end();
-        self.withheld.end();
-        self.exchange = None;
-        self.abandon();
+        self.end();
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Ends that say what they like over a queue pair of software iWARP: a peer for either role of iSER.
+//! Ends that say what they like over a queue pair: a peer for either role of iSER.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -22,16 +22,16 @@ use iscsi::{initiator, target};
 use iwarp::Role;
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
 use verbs::{
-    QueuePair as _, RegionMemory, RemoteRegion, STag, SetupAnswer, SetupEvent, WorkDone, WorkError, WorkId,
-    WorkMemory, WorkRequest,
+    Consumer, ManagedQueuePair, RegionMemory, RemoteRegion, STag, SetupAnswer, SetupEvent, WorkDone,
+    WorkError, WorkId, WorkMemory, WorkRequest,
 };
 
 use super::iser::{Far, Near, OFFER, queue_pair};
 use super::{Bench, INITIATOR, ISID, TARGET, blocks};
 
 /// An end without a role. What its queue pair completes is kept.
-pub struct RawEnd<I, A> {
-    pub queue_pair: iwarp::Connection,
+pub struct RawEnd<I, A, Q = iwarp::Connection> {
+    pub queue_pair: Q,
     pub messages: Vec<Message>,
     pub registered: Vec<RemoteRegion>,
     pub returned: Vec<RegionMemory>,
@@ -63,9 +63,16 @@ pub fn message(iser: IserHeader, mut header: Bhs, data: &[u8]) -> Vec<u8> {
 }
 
 impl<I, A> RawEnd<I, A> {
+    /// Over software iWARP.
     pub fn new(role: Role) -> Self {
+        Self::over(queue_pair(role, initiator_needs(), OFFER))
+    }
+}
+
+impl<I, A, Q: ManagedQueuePair> RawEnd<I, A, Q> {
+    pub fn over(queue_pair: Q) -> Self {
         let mut end = Self {
-            queue_pair: queue_pair(role, initiator_needs(), OFFER),
+            queue_pair,
             messages: Vec::new(),
             registered: Vec::new(),
             returned: Vec::new(),
@@ -77,6 +84,15 @@ impl<I, A> RawEnd<I, A> {
             end.post(WorkRequest::Receive { into: Buf::zeroed(8300) });
         }
         end
+    }
+
+    /// Accepts whoever asks.
+    fn accept(&mut self, now: Instant) {
+        while let Some(event) = self.queue_pair.poll_event() {
+            if matches!(event, SetupEvent::Requested(_)) {
+                self.queue_pair.handle_answer(now, SetupAnswer::Accept(private_data(Invalidation::Used)));
+            }
+        }
     }
 
     pub fn post(&mut self, request: WorkRequest) {
@@ -126,11 +142,7 @@ impl<I, A> Connection for RawEnd<I, A> {
 
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
         let used = self.queue_pair.handle_bytes(now, bytes);
-        while let Some(event) = self.queue_pair.poll_action() {
-            if matches!(event, SetupEvent::Requested(_)) {
-                self.queue_pair.handle_input(now, SetupAnswer::Accept(private_data(Invalidation::Used)));
-            }
-        }
+        self.accept(now);
         used
     }
 
@@ -174,6 +186,52 @@ impl<I, A> Connection for RawEnd<I, A> {
 
     fn poll_close(&self) -> Option<CloseReason> {
         self.queue_pair.poll_close()
+    }
+}
+
+impl<I, A, Q: ManagedQueuePair> Consumer for RawEnd<I, A, Q> {
+    type QueuePair = Q;
+    type Input = I;
+    type Action = A;
+
+    fn queue_pair(&mut self) -> &mut Q {
+        &mut self.queue_pair
+    }
+
+    fn queue_pair_ref(&self) -> &Q {
+        &self.queue_pair
+    }
+
+    fn handle_progress(&mut self, now: Instant) {
+        self.accept(now);
+    }
+
+    fn handle_input(&mut self, _now: Instant, _input: I) {}
+
+    fn handle_deadline(&mut self, now: Instant) {
+        self.queue_pair.handle_deadline(now);
+    }
+
+    fn handle_ended(&mut self, _now: Instant) {}
+
+    fn poll_action(&mut self) -> Option<A> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.queue_pair.next_deadline()
+    }
+
+    fn is_established(&self) -> bool {
+        true
+    }
+
+    fn awaits_memory(&self) -> bool {
+        false
+    }
+
+    fn close_reason(&self) -> Option<CloseReason> {
+        self.queue_pair.close_reason()
     }
 }
 

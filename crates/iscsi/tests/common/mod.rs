@@ -16,6 +16,7 @@ pub mod iser_raw;
 pub mod memory_datamover;
 pub mod plain_queue_pair;
 pub mod raw;
+pub mod roce;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

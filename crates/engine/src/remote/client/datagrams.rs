@@ -1,19 +1,23 @@
 //! A client's connection over datagrams: the [`Owner`] of a queue pair whose socket was opened for it.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use buf::{Account, Pool};
-use host::OpenSocket;
+use host::{Dialer, LocalPort, OpenSocket};
+use names::ROCE_PORT;
 use protocol::{Ended, Entropy, Instant};
 use roce::endpoint::{Inbound, Target};
 use roce::train::Train;
 use roce::{Endpoint, QueueLimits};
 use verbs::{Consumer, PrivateData};
 
-use super::{Client, ClientRole, NO_ANSWER, NO_ROUTE};
+use super::super::link::Link;
+use super::{Client, ClientRole, Dial, NO_ANSWER, NO_ROUTE};
 use crate::carried::Carried;
 use crate::limits::CLIENT_POOL;
-use crate::queue_pairs::{Begin, Joining, OverDatagrams, Owner, RoceLink, Socket};
+use crate::queue_pairs::{Begin, ClientSocket, Joining, OverDatagrams, Owner, RoceLink, Socket};
 
 /// What a client asks its peer for.
 pub(crate) struct Wish {
@@ -27,13 +31,33 @@ pub(crate) struct Wish {
 }
 
 /// Makes the consumer of a queue pair.
-type Join<C> = Box<dyn FnOnce(Instant, roce::Connection) -> C>;
+pub(crate) type Join<C> = Box<dyn FnOnce(Instant, roce::Connection) -> C>;
+
+impl<C, R> Client<R>
+where
+    C: Consumer<QueuePair = roce::Connection> + 'static,
+    R: ClientRole<Connection = OverDatagrams<C>> + 'static,
+{
+    /// Asks for a queue pair, at a socket of its own.
+    pub(crate) fn ask(dialer: &Arc<dyn Dialer>, wish: Wish, join: Join<C>, dial: Dial<R::Info>) -> Rc<Link> {
+        let (link, peer) = (Link::new(dial.owner.waker.clone()), wish.peer);
+        let client = Self::unconnected(Rc::clone(&link), dial);
+        let socket = Box::new(ClientSocket::new(Box::new(Opening { client, wish, join })));
+        link.set_endpoint(dialer.open_socket(peer, local_port(peer.port()), socket));
+        link
+    }
+}
+
+/// The port that a peer answers to: RoCEv2's own, or, where that is not the peer's, any.
+fn local_port(udp_port: u16) -> LocalPort {
+    if udp_port == ROCE_PORT { LocalPort::Given(ROCE_PORT) } else { LocalPort::Any }
+}
 
 /// A client whose socket is being opened.
-pub(crate) struct Opening<R: ClientRole, C> {
-    pub(crate) client: Client<R>,
-    pub(crate) wish: Wish,
-    pub(crate) join: Join<C>,
+struct Opening<R: ClientRole, C> {
+    client: Client<R>,
+    wish: Wish,
+    join: Join<C>,
 }
 
 impl<C, R> Begin for Opening<R, C>

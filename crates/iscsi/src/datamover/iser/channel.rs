@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use buf::{Buf, BufList, SharedBuf};
 use protocol::Instant;
 use verbs::{
-    ConnectedQueuePair, QueuePairState, STag, WorkCompletion, WorkDone, WorkError, WorkId, WorkMemory,
+    ManagedQueuePair, QueuePairState, STag, WorkCompletion, WorkDone, WorkError, WorkId, WorkMemory,
     WorkRequest,
 };
 
@@ -100,6 +100,17 @@ pub(super) struct Completed {
     pub(super) memory: WorkMemory,
 }
 
+/// What is to be known of requests that only their completions tell of: what is new since that was asked last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// Nothing.
+    Pending,
+    /// The first was posted, or one has completed, and others are under way.
+    GoesOn,
+    /// None is under way.
+    Done,
+}
+
 /// A queue pair and what is posted to it.
 #[derive(Debug)]
 pub(super) struct Channel<Q> {
@@ -112,6 +123,10 @@ pub(super) struct Channel<Q> {
     done: Vec<WorkCompletion>,
     /// Requests other than receives that are under way.
     under_way: usize,
+    /// The first of them was posted, or one has completed, since that was asked.
+    has_moved: bool,
+    /// The peer has sent something since that was asked.
+    has_heard: bool,
     /// Receives that are posted, or whose messages wait.
     receives: usize,
     /// How many there are to be, and of how many bytes.
@@ -166,7 +181,7 @@ impl Kept {
     }
 }
 
-impl<Q: ConnectedQueuePair> Channel<Q> {
+impl<Q: ManagedQueuePair> Channel<Q> {
     /// The channel of a connection that just began, with receives for its login. Buffers of these sizes are used again, the least first; a longer message has one
     /// of its own, which counts as data until it is sent.
     pub(super) fn new(queue_pair: Q, kept: &[usize]) -> Self {
@@ -176,6 +191,8 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
             inbox: VecDeque::new(),
             done: Vec::new(),
             under_way: 0,
+            has_moved: false,
+            has_heard: false,
             receives: 0,
             wanted: LOGIN_RECEIVES,
             size: LONG,
@@ -231,6 +248,26 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
         self.queue_pair.state() == QueuePairState::Open
     }
 
+    /// True while no request other than a receive is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// How the peer has taken what was sent, since that was asked last.
+    pub(super) fn take_delivery(&mut self) -> Delivery {
+        let has_moved = core::mem::take(&mut self.has_moved);
+        match self.under_way {
+            0 => Delivery::Done,
+            _ if has_moved => Delivery::GoesOn,
+            _ => Delivery::Pending,
+        }
+    }
+
+    /// Whether the peer has sent anything, since that was asked last.
+    pub(super) fn take_heard(&mut self) -> bool {
+        core::mem::take(&mut self.has_heard)
+    }
+
     /// True when another request other than a receive may be posted.
     pub(super) fn has_room(&self) -> bool {
         self.is_open() && self.under_way < self.queue_pair.limits().sends
@@ -259,6 +296,7 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
         }
         match self.queue_pair.post(purpose.id(), request) {
             Ok(()) => {
+                self.has_moved |= self.is_idle();
                 self.under_way = self.under_way.saturating_add(1);
                 Ok(())
             }
@@ -321,6 +359,8 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
                 continue;
             }
             self.under_way = self.under_way.saturating_sub(1);
+            self.has_moved = true;
+            self.has_heard |= matches!(purpose, Purpose::Read(_)) && result.is_ok();
             if purpose != Purpose::Send {
                 return Some(Completed { purpose, result, memory });
             }
@@ -332,6 +372,7 @@ impl<Q: ConnectedQueuePair> Channel<Q> {
     fn received(&mut self, result: Result<WorkDone, WorkError>, memory: WorkMemory) {
         match (result, memory) {
             (Ok(WorkDone::Received { length, invalidated }), WorkMemory::Buf(buf)) => {
+                self.has_heard = true;
                 self.inbox.push_back(Message { buf, length, invalidated });
             }
             (_, WorkMemory::Buf(buf)) => self.forget_receive(buf.capacity()),

@@ -1,16 +1,21 @@
-//! An upper layer over a queue pair, as its driver sees it: one connection for whoever moves the bytes.
+//! An upper layer over a queue pair: a [`Consumer`] of any queue pair and, over one that is a byte stream of its own, one connection for whoever moves the bytes.
 
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
-use verbs::{ConnectedQueuePair, SetupEvent};
+use verbs::{
+    ConnectedQueuePair, Consumer, EndReason, ManagedQueuePair, QueuePair as _, QueuePairState, SetupEvent,
+};
 
-use super::channel::Channel;
+use super::channel::{Channel, Delivery};
 use super::message::Message;
 use crate::datamover::UpperLayer;
+
+/// Why a connection ends whose queue pair does.
+const LOST: &str = "the connection to the peer was lost";
 
 /// A role's datamover over a queue pair, for an upper layer that owns it.
 pub(crate) trait RdmaMover<U> {
     /// What it stands on.
-    type QueuePair: ConnectedQueuePair;
+    type QueuePair: ManagedQueuePair;
 
     /// The queue pair, and what is posted to it.
     fn channel(&mut self) -> &mut Channel<Self::QueuePair>;
@@ -20,6 +25,9 @@ pub(crate) trait RdmaMover<U> {
 
     /// True when the peer had better take what waits first.
     fn is_full(&self) -> bool;
+
+    /// True when everything that was to be sent has gone out.
+    fn is_idle(&self) -> bool;
 
     /// The connection is being set up.
     fn handle_setup(upper: &mut U, now: Instant, event: SetupEvent);
@@ -77,7 +85,7 @@ where
 {
     let mut any = false;
     loop {
-        while let Some(event) = upper.mover().channel().queue_pair.poll_action() {
+        while let Some(event) = upper.mover().channel().queue_pair.poll_event() {
             U::Mover::handle_setup(upper, now, event);
         }
         let moved = U::Mover::handle_completions(upper, now) | receive(upper) | U::Mover::send(upper);
@@ -105,9 +113,120 @@ where
     any
 }
 
+impl<U: UpperLayer> RdmaConnection<U>
+where
+    U::Mover: RdmaMover<U>,
+{
+    /// Nothing is received or sent any more.
+    fn end(&mut self, now: Instant, how: Ended) {
+        self.turn(now, |upper| {
+            U::Mover::handle_completions(upper, now);
+            upper.mover().end();
+            upper.handle_ended(how);
+        });
+    }
+
+    /// Follows the end of the upper layer in the queue pair, and the other way round.
+    fn settle(&mut self, now: Instant) {
+        match self.queue_pair_ref().state() {
+            QueuePairState::Open => {
+                if self.upper.poll_close().is_some() && self.upper.mover_ref().is_idle() {
+                    self.queue_pair().disconnect();
+                }
+            }
+            QueuePairState::Ended(_) if self.upper.is_over() => {}
+            QueuePairState::Ended(why) => {
+                let why = match why {
+                    EndReason::Terminated(text) | EndReason::Violation(text) => text,
+                    EndReason::ByUs | EndReason::ByPeer | EndReason::Lost => LOST,
+                };
+                self.turn(now, |upper| {
+                    upper.mover().end();
+                    upper.terminate_notify(why);
+                });
+            }
+        }
+    }
+
+    /// Begins to watch what is under way once something is: over datagrams only an acknowledgement says that the peer has taken it.
+    fn watch_acknowledgements(&mut self) {
+        match self.upper.mover().channel().take_delivery() {
+            Delivery::Pending => {}
+            Delivery::GoesOn => self.upper.send_begun_notify(),
+            Delivery::Done => self.upper.send_done_notify(),
+        }
+    }
+}
+
+impl<U: UpperLayer> Consumer for RdmaConnection<U>
+where
+    U::Mover: RdmaMover<U>,
+{
+    type QueuePair = <U::Mover as RdmaMover<U>>::QueuePair;
+    type Input = U::Input;
+    type Action = U::Action;
+
+    fn queue_pair(&mut self) -> &mut Self::QueuePair {
+        &mut self.upper.mover().channel().queue_pair
+    }
+
+    fn queue_pair_ref(&self) -> &Self::QueuePair {
+        &self.upper.mover_ref().channel_ref().queue_pair
+    }
+
+    fn handle_progress(&mut self, now: Instant) {
+        self.turn(now, |_| ());
+        if self.upper.mover().channel().take_heard() {
+            self.upper.hear();
+        }
+        self.settle(now);
+        self.watch_acknowledgements();
+    }
+
+    fn handle_input(&mut self, now: Instant, input: Self::Input) {
+        self.turn(now, |upper| upper.handle_input(input));
+    }
+
+    fn handle_memory(&mut self, now: Instant) {
+        self.turn(now, UpperLayer::handle_memory);
+    }
+
+    fn handle_deadline(&mut self, now: Instant) {
+        self.turn(now, |upper| {
+            upper.mover().channel().queue_pair.handle_deadline(now);
+            upper.handle_timeout();
+        });
+    }
+
+    fn handle_ended(&mut self, now: Instant) {
+        self.end(now, Ended::ByUs);
+    }
+
+    fn poll_action(&mut self) -> Option<Self::Action> {
+        self.upper.poll_action()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        [self.queue_pair_ref().next_deadline(), self.upper.poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn is_established(&self) -> bool {
+        self.upper.is_established()
+    }
+
+    fn awaits_memory(&self) -> bool {
+        self.upper.awaits_memory() || !self.upper.mover_ref().channel_ref().inbox.is_empty()
+    }
+
+    fn close_reason(&self) -> Option<CloseReason> {
+        self.upper.poll_close().or_else(|| self.queue_pair_ref().close_reason())
+    }
+}
+
 impl<U: UpperLayer> Connection for RdmaConnection<U>
 where
     U::Mover: RdmaMover<U>,
+    <U::Mover as RdmaMover<U>>::QueuePair: ConnectedQueuePair,
 {
     type Input = U::Input;
     type Action = U::Action;
@@ -124,7 +243,7 @@ where
     }
 
     fn take_placement(&mut self) -> Option<Placement> {
-        self.upper.mover().channel().queue_pair.take_placement()
+        self.queue_pair().take_placement()
     }
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
@@ -135,7 +254,7 @@ where
     }
 
     fn handle_input(&mut self, now: Instant, input: Self::Input) {
-        self.turn(now, |upper| upper.handle_input(input));
+        Consumer::handle_input(self, now, input);
     }
 
     fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
@@ -146,32 +265,25 @@ where
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.turn(now, |upper| {
-            upper.mover().channel().queue_pair.handle_timeout(now);
-            upper.handle_timeout();
-        });
+        self.handle_deadline(now);
     }
 
     fn handle_memory(&mut self, now: Instant) {
-        self.turn(now, UpperLayer::handle_memory);
+        Consumer::handle_memory(self, now);
     }
 
     fn handle_ended(&mut self, now: Instant, how: Ended) {
-        self.turn(now, |upper| {
-            upper.mover().channel().queue_pair.handle_ended(now, how);
-            U::Mover::handle_completions(upper, now);
-            upper.mover().end();
-            upper.handle_ended(how);
-        });
+        self.queue_pair().handle_ended(now, how);
+        self.end(now, how);
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
         self.turn(now, |_| ());
-        self.upper.mover().channel().queue_pair.poll_transmit(now, send);
+        self.queue_pair().poll_transmit(now, send);
         // What needs no sending may have completed: without a send nobody would come back for it.
         while send.is_empty() && advance(&mut self.upper, now) {
             self.upper.end_turn();
-            self.upper.mover().channel().queue_pair.poll_transmit(now, send);
+            self.queue_pair().poll_transmit(now, send);
         }
         if !send.is_empty() {
             self.upper.send_begun_notify();
@@ -179,27 +291,26 @@ where
     }
 
     fn poll_action(&mut self) -> Option<Self::Action> {
-        self.upper.poll_action()
+        Consumer::poll_action(self)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let queue_pair = self.upper.mover_ref().channel_ref().queue_pair.poll_timeout();
-        [queue_pair, self.upper.poll_timeout()].into_iter().flatten().min()
+        self.next_deadline()
     }
 
     fn wants_bytes(&mut self) -> bool {
-        self.upper.is_over() || self.upper.mover().channel().queue_pair.wants_bytes()
+        self.upper.is_over() || self.queue_pair().wants_bytes()
     }
 
     fn is_established(&self) -> bool {
-        self.upper.is_established()
+        Consumer::is_established(self)
     }
 
     fn awaits_memory(&self) -> bool {
-        self.upper.awaits_memory() || !self.upper.mover_ref().channel_ref().inbox.is_empty()
+        Consumer::awaits_memory(self)
     }
 
     fn poll_close(&self) -> Option<CloseReason> {
-        self.upper.poll_close().or_else(|| self.upper.mover_ref().channel_ref().queue_pair.poll_close())
+        self.close_reason()
     }
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use protocol::Instant;
 use verbs::{
-    ConnectedQueuePair, RegionMemory, RemoteRegion, STag, SetupEvent, WorkDone, WorkMemory, WorkRequest,
+    ManagedQueuePair, RegionMemory, RemoteRegion, STag, SetupEvent, WorkDone, WorkMemory, WorkRequest,
 };
 
 use super::channel::{Channel, Completed, HEADERS, LONG, Outbound, Owner, Purpose, SHORT};
@@ -32,6 +32,9 @@ use crate::pdu::{
 };
 use crate::sequence::{CmdSn, InitiatorNumbers};
 use crate::violation::Violation;
+
+/// Why there is no connection when the peer rejects its set-up, as one without an iSER target there does.
+const REJECTED: &str = "the peer rejects the connection: no iSER target listens there";
 
 /// Where a command's memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,7 +127,7 @@ pub struct IserInitiator<Q> {
     now: Instant,
 }
 
-impl<Q: ConnectedQueuePair> IserInitiator<Q> {
+impl<Q: ManagedQueuePair> IserInitiator<Q> {
     /// The datamover of a connection that just began.
     pub fn new(queue_pair: Q) -> Self {
         let mut channel = Channel::new(queue_pair, &[SHORT, LONG]);
@@ -372,7 +375,7 @@ fn data_of(memory: WorkMemory) -> CommandData {
     }
 }
 
-impl<Q: ConnectedQueuePair> Datamover for IserInitiator<Q> {
+impl<Q: ManagedQueuePair> Datamover for IserInitiator<Q> {
     fn check_key_values(values: KeyValues<'_>) -> Result<(), Unacceptable> {
         check_rdma(values)
     }
@@ -421,7 +424,7 @@ impl<Q> IserInitiator<Q> {
     }
 }
 
-impl<Q: ConnectedQueuePair> InitiatorDatamover for IserInitiator<Q> {
+impl<Q: ManagedQueuePair> InitiatorDatamover for IserInitiator<Q> {
     /// Sense data and little else comes to an initiator in PDUs, but for a discovery's answers.
     fn tuning(wanted: Tuning, session: SessionType) -> Tuning {
         wanted.over_rdma(match session {
@@ -476,7 +479,7 @@ impl<Q: ConnectedQueuePair> InitiatorDatamover for IserInitiator<Q> {
     }
 }
 
-impl<Q: ConnectedQueuePair, U: InitiatorLayer<Mover = Self>> RdmaMover<U> for IserInitiator<Q> {
+impl<Q: ManagedQueuePair, U: InitiatorLayer<Mover = Self>> RdmaMover<U> for IserInitiator<Q> {
     type QueuePair = Q;
 
     fn channel(&mut self) -> &mut Channel<Q> {
@@ -491,8 +494,16 @@ impl<Q: ConnectedQueuePair, U: InitiatorLayer<Mover = Self>> RdmaMover<U> for Is
         self.answers >= ANSWERS
     }
 
-    /// The target's words change nothing for an initiator: it ends each region itself, whether the target has done so or not.
-    fn handle_setup(_upper: &mut U, _now: Instant, _event: SetupEvent) {}
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.channel.is_idle()
+    }
+
+    /// The words of a target that accepts change nothing for an initiator: it ends each region itself, whether the target has done so or not.
+    fn handle_setup(upper: &mut U, _now: Instant, event: SetupEvent) {
+        if matches!(event, SetupEvent::Rejected(_)) {
+            upper.terminate_notify(REJECTED);
+        }
+    }
 
     fn handle_completions(upper: &mut U, now: Instant) -> bool {
         let mover = upper.mover();
@@ -546,7 +557,7 @@ impl<Q: ConnectedQueuePair, U: InitiatorLayer<Mover = Self>> RdmaMover<U> for Is
 /// Whether a message can be told of: the memory of the command that it ends must be here.
 fn is_ready<Q, U>(upper: &mut U, message: &Message) -> Result<bool, Violation>
 where
-    Q: ConnectedQueuePair,
+    Q: ManagedQueuePair,
     U: InitiatorLayer<Mover = IserInitiator<Q>>,
 {
     let parts = message.parts()?;
@@ -567,7 +578,7 @@ where
 /// Tells of a message.
 fn tell<Q, U>(upper: &mut U, message: &Message)
 where
-    Q: ConnectedQueuePair,
+    Q: ManagedQueuePair,
     U: InitiatorLayer<Mover = IserInitiator<Q>>,
 {
     let Ok(parts) = message.parts() else { return };

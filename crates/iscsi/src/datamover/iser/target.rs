@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use buf::Buf;
 use protocol::Instant;
-use verbs::{ConnectedQueuePair, STag, SetupAnswer, SetupEvent, WorkMemory, WorkRequest};
+use verbs::{ManagedQueuePair, STag, SetupAnswer, SetupEvent, WorkMemory, WorkRequest};
 
 use super::channel::{Channel, Completed, LONG, Outbound, Owner, Purpose, SHORT};
 use super::connection::RdmaMover;
@@ -92,7 +92,7 @@ pub struct IserTarget<Q> {
     generation: u32,
 }
 
-impl<Q: ConnectedQueuePair> IserTarget<Q> {
+impl<Q: ManagedQueuePair> IserTarget<Q> {
     /// The datamover of a connection that just began.
     pub fn new(queue_pair: Q) -> Self {
         Self {
@@ -263,7 +263,7 @@ fn ends_tasks(pdu: &ControlPdu) -> bool {
     opcode == Opcode::TASK_MANAGEMENT_RESPONSE || opcode == Opcode::LOGOUT_RESPONSE
 }
 
-impl<Q: ConnectedQueuePair> Datamover for IserTarget<Q> {
+impl<Q: ManagedQueuePair> Datamover for IserTarget<Q> {
     fn check_key_values(values: KeyValues<'_>) -> Result<(), Unacceptable> {
         check_rdma(values)
     }
@@ -306,7 +306,7 @@ impl<Q> IserTarget<Q> {
     }
 }
 
-impl<Q: ConnectedQueuePair> TargetDatamover for IserTarget<Q> {
+impl<Q: ManagedQueuePair> TargetDatamover for IserTarget<Q> {
     const TASK_SIZE: usize = size_of::<TaskSlot>();
     const QUEUE_SIZE: usize = size_of::<Outgoing>() * OUTBOUND;
 
@@ -363,7 +363,7 @@ impl<Q: ConnectedQueuePair> TargetDatamover for IserTarget<Q> {
     }
 }
 
-impl<Q: ConnectedQueuePair, U: TargetLayer<Mover = Self>> RdmaMover<U> for IserTarget<Q> {
+impl<Q: ManagedQueuePair, U: TargetLayer<Mover = Self>> RdmaMover<U> for IserTarget<Q> {
     type QueuePair = Q;
 
     fn channel(&mut self) -> &mut Channel<Q> {
@@ -378,6 +378,10 @@ impl<Q: ConnectedQueuePair, U: TargetLayer<Mover = Self>> RdmaMover<U> for IserT
         self.queue.len() >= self.room.saturating_mul(OUTBOUND).max(1) || self.data >= OUTBOUND_BYTES
     }
 
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.channel.is_idle()
+    }
+
     fn handle_setup(upper: &mut U, now: Instant, event: SetupEvent) {
         let SetupEvent::Requested(said) = event else { return };
         let channel = &mut upper.mover().channel;
@@ -385,7 +389,7 @@ impl<Q: ConnectedQueuePair, U: TargetLayer<Mover = Self>> RdmaMover<U> for IserT
             channel.invalidation = invalidation_of(said.bytes());
         }
         let answer = SetupAnswer::Accept(private_data(channel.invalidation));
-        channel.queue_pair.handle_input(now, answer);
+        channel.queue_pair.handle_answer(now, answer);
     }
 
     fn handle_completions(upper: &mut U, now: Instant) -> bool {
@@ -468,7 +472,7 @@ impl<Q: ConnectedQueuePair, U: TargetLayer<Mover = Self>> RdmaMover<U> for IserT
 /// Takes a SCSI command, with the memory that it names. True if it stays where it is.
 fn handle_command<Q, U>(upper: &mut U, parts: Parts<'_>) -> bool
 where
-    Q: ConnectedQueuePair,
+    Q: ManagedQueuePair,
     U: TargetLayer<Mover = IserTarget<Q>>,
 {
     let Parts { iser, header, ahs, data } = parts;
@@ -507,7 +511,7 @@ fn names_memory(command: &ScsiCommand, iser: &IserHeader) -> bool {
 /// Puts a command's own data where it belongs.
 fn take_immediate<Q, U>(upper: &mut U, task: TaskHandle, data: &[u8])
 where
-    Q: ConnectedQueuePair,
+    Q: ManagedQueuePair,
     U: TargetLayer<Mover = IserTarget<Q>>,
 {
     let buf = upper.mover().slot(task).and_then(|slot| slot.buf.as_mut());
