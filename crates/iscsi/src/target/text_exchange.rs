@@ -154,3 +154,52 @@ impl TextExchange {
         self.question.bytes().len().saturating_add(self.answer.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TASK: u32 = 7;
+
+    /// What comes of a whole question: the text of the response, once it is answered by `answer` if it has to be.
+    fn ask(negotiation: &mut TextNegotiation, request: &TextRequest, answer: &str) -> Result<TextReply, Violation> {
+        let mut tags = TransferTags::default();
+        match negotiation.take(request, b"Key=Value\0", &mut tags)? {
+            Asked::Part(response) => Ok(TextReply { response, text: Vec::new() }),
+            Asked::Whole(mut exchange) => {
+                if exchange.unanswered().is_some() {
+                    let mut text = Text::new();
+                    text.put("Key", answer);
+                    exchange.answer(text);
+                }
+                Ok(negotiation.reply(exchange, request, 8))
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_goes_out_in_parts_each_for_a_request() {
+        let mut negotiation = TextNegotiation::default();
+        let first = ask(&mut negotiation, &TextRequest::new(TASK, RESERVED_TAG), "12345678").unwrap();
+        assert_eq!((first.text.as_slice(), first.response.is_final()), (&b"Key=1234"[..], false));
+        assert!(negotiation.size() > 0);
+        let next = TextRequest::new(TASK, first.response.transfer_tag());
+        let last = ask(&mut negotiation, &next, "it is answered already").unwrap();
+        assert_eq!((last.text.as_slice(), last.response.is_final()), (&b"5678\0"[..], true));
+        assert_eq!(negotiation.size(), 0, "the exchange is over");
+    }
+
+    #[test]
+    fn only_the_open_exchange_goes_on_and_a_fresh_one_takes_its_place() {
+        let mut negotiation = TextNegotiation::default();
+        let stray = ask(&mut negotiation, &TextRequest::new(TASK, 1), "");
+        assert_eq!(stray.unwrap_err(), Violation::UnknownTransferTag, "none is open");
+        let fresh = TextRequest::new(TASK, RESERVED_TAG);
+        let first = ask(&mut negotiation, &fresh, "12345678").unwrap();
+        let anew = ask(&mut negotiation, &fresh, "abcdefgh").unwrap();
+        assert_eq!((first.text.as_slice(), anew.text.as_slice()), (&b"Key=1234"[..], &b"Key=abcd"[..]));
+        let other = TextRequest::new(TASK + 1, anew.response.transfer_tag());
+        assert_eq!(ask(&mut negotiation, &other, "").unwrap_err(), Violation::UnknownTransferTag);
+        assert_eq!(negotiation.size(), 0, "an exchange that was violated is over");
+    }
+}
