@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
-#[path = "common/counting_allocator.rs"]
+#[path = "../../verbs/tests/common/counting_allocator.rs"]
 mod counting_allocator;
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use buf::{BufList, Pool};
 use common::iser::{far, near};
 use common::{BLOCK, config, portal, resources};
-use counting_allocator::allocations;
+use counting_allocator::count;
 use iscsi::datamover::iser::Invalidation;
 use iscsi::datamover::tcp;
 use iscsi::{initiator, session, target};
@@ -134,23 +134,39 @@ where
         self.near.connection.handle_input(Instant::ZERO, initiator::Input::Submit(request));
     }
 
-    /// `count` rounds of `depth` requests at a time.
-    fn rounds(&mut self, pool: &Pool, (count, depth, blocks): (usize, usize, u64), write: bool) {
+    fn run_rounds(&mut self, pool: &Pool, rounds: Rounds) {
+        let Rounds { count, depth, blocks, direction } = rounds;
         let extent = Extent::new(8, blocks);
         let length = usize::try_from(blocks).unwrap() * BLOCK;
         for _ in 0..count {
             for _ in 0..depth {
                 let buf = pool.take(length).unwrap();
-                self.submit(if write {
-                    let data = BufList::from(buf.freeze());
-                    Operation::Write { extent, data, durability: Durability::Cached }
-                } else {
-                    Operation::Read { extent, into: buf }
+                self.submit(match direction {
+                    Direction::Read => Operation::Read { extent, into: buf },
+                    Direction::Write => {
+                        let data = BufList::from(buf.freeze());
+                        Operation::Write { extent, data, durability: Durability::Cached }
+                    }
                 });
             }
             self.run();
         }
     }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// `count` rounds of `depth` requests at a time.
+#[derive(Debug, Clone, Copy)]
+struct Rounds {
+    count: usize,
+    depth: usize,
+    blocks: u64,
+    direction: Direction,
 }
 
 #[test]
@@ -172,18 +188,21 @@ where
 {
     world.run();
     assert!(world.ready);
-    for (blocks, write) in [(8, false), (8, true), (256, false), (256, true)] {
-        world.rounds(pool, (20, 32, blocks), write);
-        let (before, done) = (allocations(), world.done);
-        world.rounds(pool, (100, 32, blocks), write);
-        assert_eq!(world.done - done, 3200);
-        assert_eq!(allocations() - before, 0, "{blocks} blocks, write: {write}");
+    for blocks in [8, 256] {
+        for direction in [Direction::Read, Direction::Write] {
+            let warm = Rounds { count: 20, depth: 32, blocks, direction };
+            world.run_rounds(pool, warm);
+            let (before, done) = (count(), world.done);
+            world.run_rounds(pool, Rounds { count: 100, ..warm });
+            assert_eq!(world.done - done, 3200);
+            assert_eq!(count() - before, 0, "{blocks} blocks, {direction:?}");
+        }
     }
 }
 
 #[test]
 fn the_counter_counts() {
-    let before = allocations();
+    let before = count();
     drop(std::hint::black_box(Box::new(7_u64)));
-    assert_eq!(allocations() - before, 1);
+    assert_eq!(count() - before, 1);
 }

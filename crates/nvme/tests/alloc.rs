@@ -4,7 +4,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of tests")]
 
 mod common;
-#[path = "common/counting_allocator.rs"]
+#[path = "../../verbs/tests/common/counting_allocator.rs"]
 mod counting_allocator;
 mod rdma_fabric;
 

@@ -20,7 +20,7 @@ use crate::listeners::{ListenerPoll, ListenerSocket};
 impl<S: Service> EventLoop<S> {
     /// A poll has ended in a slot that is no connection's.
     pub(crate) fn handle_listener_ready(&mut self, slot: u32, now: Instant) {
-        match self.acceptor.listeners.handle_ready(slot, self.driver.as_mut()) {
+        match self.acceptor.listeners.handle_ready(slot, self.core.driver.as_mut()) {
             Some(ListenerPoll::Streams(socket)) => self.accept_some(&socket, now),
             Some(ListenerPoll::Closed) => self.local.slots.borrow_mut().give_back(slot),
             None => {}
@@ -29,7 +29,7 @@ impl<S: Service> EventLoop<S> {
 
     /// Lets listeners that have backed off accept again.
     pub(crate) fn retry_listeners(&mut self, now: Instant) {
-        let retried = self.acceptor.listeners.retry(self.driver.as_mut(), now);
+        let retried = self.acceptor.listeners.retry(self.core.driver.as_mut(), now);
         self.report_shortage(retried);
     }
 
@@ -46,7 +46,7 @@ impl<S: Service> EventLoop<S> {
                 ListenerOrder::OpenSocket(id, socket) => self.open_socket(id, socket, now),
                 ListenerOrder::Close(id) => {
                     self.retire_socket(id, now);
-                    if let Some(slot) = self.acceptor.listeners.close(id, self.driver.as_mut()) {
+                    if let Some(slot) = self.acceptor.listeners.close(id, self.core.driver.as_mut()) {
                         self.local.slots.borrow_mut().give_back(slot);
                     }
                 }
@@ -57,7 +57,7 @@ impl<S: Service> EventLoop<S> {
     fn open_listener(&mut self, id: ListenerId, listener: Listener, now: Instant) {
         let slot = slot_of(self.local.slots.borrow_mut().take());
         let socket = ListenerSocket { slot, id, descriptor: Rc::new(listener.into_descriptor()) };
-        let opened = self.acceptor.listeners.open(socket, self.driver.as_mut(), now);
+        let opened = self.acceptor.listeners.open(socket, self.core.driver.as_mut(), now);
         self.report_shortage(opened);
     }
 
@@ -71,18 +71,18 @@ impl<S: Service> EventLoop<S> {
             match listener::accept(socket.descriptor.as_fd(), self.shared.config.congestion) {
                 Ok(stream) => self.assign_core(Arrival { listener: socket.id, stream }, now),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.driver.drained(slot);
+                    self.core.driver.drained(slot);
                     break;
                 }
                 Err(error) if is_shortage(&error) => {
-                    self.acceptor.listeners.back_off(slot, self.driver.as_mut(), now);
+                    self.acceptor.listeners.back_off(slot, self.core.driver.as_mut(), now);
                     return self.report_shortage(Err(error));
                 }
                 // That stream was gone before it could be accepted.
                 Err(_) => {}
             }
         }
-        self.driver.poll(slot, Interest::Read);
+        self.core.driver.poll(slot, Interest::Read);
     }
 
     /// Gives a stream to the core that has the fewest; closes it if that has as many as it may have.
@@ -107,19 +107,18 @@ impl<S: Service> EventLoop<S> {
         let slot = slot_of(id);
         let accepted = Accepted { listener, endpoint: id, local: stream.local, peer: stream.peer };
         let descriptor = Rc::new(stream.descriptor);
-        let fits =
-            self.ending.is_none() && self.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Free).is_ok();
+        let fits = self.ending.is_none()
+            && self.core.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Free).is_ok();
         let endpoint = if fits { self.service.accept(now, accepted).ok() } else { None };
-        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.staging() <= self.areas.least_staging())
+        let Some(endpoint) = endpoint.filter(|endpoint| endpoint.staging() <= self.streams.least_staging())
         else {
-            self.driver.detach(slot);
+            self.core.driver.detach(slot);
             self.local.slots.borrow_mut().give_back(slot);
             return self.unload();
         };
         let mut connection = Connection::new(id, Some(descriptor), endpoint, Phase::Open);
         connection.accepted = true;
-        self.insert(slot, connection);
-        self.touch(slot);
+        self.streams.insert(slot, connection);
     }
 
     /// Counts an accepted stream less.

@@ -11,19 +11,16 @@ use host::{CoreIndex, EndpointId, Service};
 use protocol::{Ended, Instant};
 
 use crate::acceptor::Acceptor;
-use crate::areas::Areas;
 use crate::connection::{Connection, Phase};
-use crate::connection_table::ConnectionTable;
-use crate::contention::Contention;
+use crate::core_io::CoreIo;
 use crate::core_local::{self, CoreLocal, Dial, Guard, slot_of};
-use crate::driver::{self, Driver, Event, Interest, SendRoom, Wait};
+use crate::driver::{self, Event, Interest, SendRoom, Wait};
 use crate::limits;
 use crate::listener::{self, Arrival};
 use crate::shared::{ACCEPTING_CORE, Shared};
 use crate::sockets::Sockets;
 use crate::spin::Spin;
-use crate::staging_holders::StagingHolders;
-use crate::timers::Timers;
+use crate::streams::{GoneConnection, Streams};
 use crate::turns::TurnTimer;
 use crate::wakeup::Wakeup;
 use crate::{clock, threads, turns};
@@ -34,34 +31,11 @@ const WAKEUP: u32 = 0;
 /// A core while it runs.
 pub(crate) struct EventLoop<S: Service> {
     pub(crate) service: S,
-    pub(crate) driver: Box<dyn Driver>,
-    pub(crate) connections: ConnectionTable,
-    pub(crate) areas: Areas,
+    pub(crate) core: CoreIo,
+    pub(crate) streams: Streams,
     pub(crate) sockets: Sockets,
-    pub(crate) timers: Timers,
-    /// Slots that have something to do in this turn.
-    pub(crate) touched: Vec<u32>,
-    /// Slots whose turn is still to be ended, as the last turn had sent enough.
-    late: Vec<u32>,
-    /// Bytes that this turn sends at most.
-    pub(crate) sent: usize,
-    /// Bytes that this turn has taken in.
-    pub(crate) received: usize,
-    /// Connections with something to receive in this turn, as far as its events show.
-    pub(crate) arrivals: usize,
-    /// Slots whose endpoint takes no bytes for want of a buffer: asked again every turn.
-    pub(crate) awaiting_buffer: Vec<u32>,
-    /// Slots whose stream is over, until their endpoints are idle.
-    pub(crate) closing: Vec<u32>,
-    pub(crate) holders: StagingHolders,
-    pub(crate) expecting: usize,
-    pub(crate) contention: Contention,
-    /// Something is left to do without waiting.
-    pub(crate) again: bool,
     pub(crate) shared: Arc<Shared<S::Message>>,
     pub(crate) index: CoreIndex,
-    /// When this turn began: the turn's one look at the clock.
-    pub(crate) now: Instant,
     pub(crate) local: Rc<CoreLocal>,
     wakeup: Arc<Wakeup>,
     pub(crate) acceptor: Acceptor,
@@ -73,7 +47,8 @@ pub(crate) struct EventLoop<S: Service> {
     pending: VecDeque<Event>,
     ready: Vec<EndpointId>,
     messages: Vec<S::Message>,
-    streams: Vec<Arrival>,
+    arrivals: Vec<Arrival>,
+    gone: Vec<GoneConnection>,
     /// Makes `local` the calling thread's for as long as the loop lives; the last field, so that it is dropped last.
     _entered: Guard,
 }
@@ -100,27 +75,13 @@ impl<S: Service> EventLoop<S> {
         driver.poll(slot, Interest::Read);
         Ok(Self {
             service: service(),
-            driver,
-            connections: ConnectionTable::default(),
-            areas: Areas::new(&shared.config),
+            core: CoreIo::new(driver),
+            streams: Streams::new(&shared.config),
             sockets: Sockets::default(),
             spin: Spin::new(shared.config.spin),
             turn_timer,
-            timers: Timers::default(),
-            touched: Vec::new(),
-            late: Vec::new(),
-            sent: 0,
-            arrivals: 0,
-            received: 0,
-            awaiting_buffer: Vec::new(),
-            closing: Vec::new(),
-            holders: StagingHolders::default(),
-            expecting: 0,
-            contention: Contention::default(),
-            again: true,
             shared,
             index,
-            now: Instant::ZERO,
             local,
             wakeup,
             acceptor: Acceptor::default(),
@@ -129,7 +90,8 @@ impl<S: Service> EventLoop<S> {
             pending: VecDeque::new(),
             ready: Vec::new(),
             messages: Vec::new(),
-            streams: Vec::new(),
+            arrivals: Vec::new(),
+            gone: Vec::new(),
             _entered: entered,
         })
     }
@@ -146,7 +108,7 @@ impl<S: Service> EventLoop<S> {
     pub(crate) fn run_once(&mut self) -> bool {
         let now = clock::now();
         let took = self.turn_timer.begin(now, turns::thread_time);
-        self.areas.learn(self.sent.max(self.received), took);
+        self.streams.learn(self.core.traffic.moved(), took);
         self.turn(now);
         self.is_over(now)
     }
@@ -155,12 +117,12 @@ impl<S: Service> EventLoop<S> {
     pub(crate) fn wait_at_most(&mut self, limit: Wait) -> io::Result<()> {
         let wait = match limit {
             Wait::No => Wait::No,
-            Wait::For(span) => self.wait(self.now).at_most(span),
-            Wait::Forever => self.wait(self.now),
+            Wait::For(span) => self.wait(self.core.now).at_most(span),
+            Wait::Forever => self.wait(self.core.now),
         };
-        let expects = self.expecting > 0 || self.service.expects_work();
+        let expects = self.streams.expect_work() || self.sockets.expect_work() || self.service.expects_work();
         let span = if expects { self.spin.allowed() } else { Duration::ZERO };
-        let woken = self.driver.wait(wait, span, &self.wakeup)?;
+        let woken = self.core.driver.wait(wait, span, &self.wakeup)?;
         self.spin.learn(woken, span);
         if !span.is_zero() {
             self.turn_timer.spun(span);
@@ -169,51 +131,20 @@ impl<S: Service> EventLoop<S> {
     }
 
     fn turn(&mut self, now: Instant) {
-        self.now = now;
-        self.again = false;
-        self.arrivals = 0;
-        self.received = 0;
+        self.core.begin_turn(now);
         self.take_events(now);
         self.take_events(now);
         if self.wakeup.take() {
             self.take_mail(now);
         }
         self.take_due(now);
-        self.retry_awaiting_buffer();
+        self.streams.retry_awaiting_buffer();
         self.serve(now);
         self.start_dials(now);
-        self.finish_turns(now);
+        self.streams.finish_turns(&mut self.core);
         self.finish_socket_turns(now);
         self.reap_closed(now);
         self.start_files();
-    }
-
-    /// Ends the turns of the connections, first of those that were late in the last turn, until as much was sent as fits into one.
-    fn finish_turns(&mut self, now: Instant) {
-        let mut touched = std::mem::take(&mut self.touched);
-        self.contention.observe(&touched);
-        let mut late = std::mem::take(&mut self.late);
-        late.extend(touched.drain(..).filter(|slot| !self.is_late(*slot)));
-        // What is touched meanwhile has its turn in the next one.
-        self.touched = touched;
-        self.sent = 0;
-        let mut finished = 0;
-        while let Some(slot) = late.get(finished).copied().filter(|_| self.sent < self.areas.turn()) {
-            finished += 1;
-            self.finish_turn(slot, now);
-        }
-        late.drain(..finished);
-        for slot in &late {
-            if let Some(connection) = self.connection(*slot) {
-                (connection.late, connection.touched) = (true, false);
-            }
-        }
-        self.again |= !late.is_empty() || !self.touched.is_empty();
-        self.late = late;
-    }
-
-    fn is_late(&self, slot: u32) -> bool {
-        self.connections.get(slot).is_some_and(|connection| connection.late)
     }
 
     /// Takes what has completed; a second time for what a readiness event has led to.
@@ -221,30 +152,35 @@ impl<S: Service> EventLoop<S> {
     /// Receives that have brought more than a turn's bytes are left for the next one, and what came after them.
     fn take_events(&mut self, now: Instant) {
         let mut events = std::mem::take(&mut self.events);
-        self.driver.reap(&mut events);
+        self.core.driver.reap(&mut events);
         let arrivals = events.iter().filter(|event| !matches!(event, Event::Sent(..))).count();
-        self.arrivals = self.arrivals.max(arrivals);
+        self.core.traffic.arrivals = self.core.traffic.arrivals.max(arrivals);
         self.pending.extend(events.drain(..));
         self.events = events;
-        while self.received < self.areas.turn()
+        while self.core.traffic.received < self.streams.turn_budget()
             && let Some(event) = self.pending.pop_front()
         {
             match event {
-                Event::Ready(slot) => self.handle_ready(slot, now),
-                Event::Received(slot, receive, result) => self.handle_received(slot, receive, result),
-                Event::Sent(slot, send, result) => self.handle_sent(slot, send, result),
+                Event::Ready(slot) if self.streams.handle_ready(&mut self.core, slot) => {}
+                Event::Ready(slot) => self.handle_ready_elsewhere(slot, now),
+                Event::Received(slot, receive, result) => {
+                    self.streams.handle_received(&mut self.core, slot, receive, result);
+                }
+                Event::Sent(slot, send, result) => {
+                    self.streams.handle_sent(&mut self.core, slot, send, result);
+                }
             }
         }
-        self.again |= !self.pending.is_empty();
+        self.core.again |= !self.pending.is_empty();
     }
 
     /// A poll has ended in a slot that is no connection's.
     #[cold]
-    pub(crate) fn handle_ready_elsewhere(&mut self, slot: u32, now: Instant) {
+    fn handle_ready_elsewhere(&mut self, slot: u32, now: Instant) {
         if slot == WAKEUP {
             self.wakeup.drain();
-            self.driver.drained(WAKEUP);
-            self.driver.poll(WAKEUP, Interest::Read);
+            self.core.driver.drained(WAKEUP);
+            self.core.driver.poll(WAKEUP, Interest::Read);
             return;
         }
         if !self.handle_socket_ready(slot, now) {
@@ -254,7 +190,7 @@ impl<S: Service> EventLoop<S> {
 
     fn take_mail(&mut self, now: Instant) {
         let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) else { return };
-        inbox.collect(&mut self.messages, &mut self.streams);
+        inbox.collect(&mut self.messages, &mut self.arrivals);
         if self.index == ACCEPTING_CORE && self.shared.listener_orders.is_pending() {
             self.take_listener_orders(now);
         }
@@ -264,23 +200,23 @@ impl<S: Service> EventLoop<S> {
             self.service.handle_message(now, message);
         }
         self.messages = messages;
-        let mut streams = std::mem::take(&mut self.streams);
-        for arrival in streams.drain(..) {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        for arrival in arrivals.drain(..) {
             self.register(arrival, now);
         }
-        self.streams = streams;
+        self.arrivals = arrivals;
         if self.shared.is_stopping() {
             self.begin_ending(now);
         }
     }
 
     fn take_due(&mut self, now: Instant) {
-        while let Some((when, slot)) = self.timers.pop_due(now) {
-            self.handle_due(slot, when, now);
+        while let Some((when, slot)) = self.core.timers.pop_due(now) {
+            if !self.streams.handle_due(&mut self.core, slot, when) {
+                self.handle_socket_due(slot, when, now);
+            }
         }
-        if self.holders.take_sweep(now) {
-            self.sweep(now);
-        }
+        self.streams.sweep_if_due(&mut self.core);
         if self.acceptor.poll_timeout().is_some_and(|at| at <= now) {
             self.retry_listeners(now);
         }
@@ -288,10 +224,7 @@ impl<S: Service> EventLoop<S> {
 
     /// Lets endpoints and the service take turns until nothing is left, or the round limit.
     fn serve(&mut self, now: Instant) {
-        for index in 0..self.touched.len() {
-            let Some(slot) = self.touched.get(index).copied() else { break };
-            self.take_turn(slot, now);
-        }
+        self.streams.take_turns(now);
         self.take_socket_turns(now);
         let mut ready = std::mem::take(&mut self.ready);
         for round in 0.. {
@@ -303,16 +236,12 @@ impl<S: Service> EventLoop<S> {
                 break;
             }
             for id in ready.drain(..) {
-                let slot = slot_of(id);
-                if self.connection(slot).is_some_and(|connection| connection.id == id) {
-                    self.touch(slot);
-                    self.take_turn(slot, now);
-                } else {
+                if !self.streams.wake(id, now) {
                     self.wake_socket(id, now);
                 }
             }
             if round >= limits::SERVICE_ROUNDS {
-                self.again = true;
+                self.core.again = true;
                 break;
             }
         }
@@ -334,7 +263,7 @@ impl<S: Service> EventLoop<S> {
         let slot = slot_of(dial.id);
         let started = listener::connect(dial.peer, self.shared.config.congestion).and_then(|descriptor| {
             let descriptor = Rc::new(descriptor);
-            self.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown)?;
+            self.core.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown)?;
             Ok(descriptor)
         });
         match started {
@@ -344,21 +273,22 @@ impl<S: Service> EventLoop<S> {
                 let timeout = connection.endpoint.connect_time().unwrap_or(limits::CONNECT);
                 connection.deadline = Some(now + timeout.min(limits::CONNECT));
                 connection.polling = true;
-                self.insert(slot, connection);
-                self.driver.poll(slot, Interest::Write);
+                self.streams.insert(slot, connection);
+                self.core.driver.poll(slot, Interest::Write);
             }
             Err(error) => {
-                self.insert(slot, Connection::new(dial.id, None, dial.endpoint, Phase::Connecting));
-                self.end(slot, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)), now);
+                let connection = Connection::new(dial.id, None, dial.endpoint, Phase::Connecting);
+                self.streams.insert(slot, connection);
+                let how = Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO));
+                self.streams.end(&mut self.core, slot, how);
             }
         }
-        self.touch(slot);
     }
 
     fn start_files(&mut self) {
         let mut files = self.local.files.borrow_mut();
         for op in files.drain(..) {
-            if let Some(refused) = self.driver.file(op) {
+            if let Some(refused) = self.core.driver.file(op) {
                 threads::submit(refused);
             }
         }
@@ -366,23 +296,17 @@ impl<S: Service> EventLoop<S> {
 
     /// Drops the connections that are over and idle.
     fn reap_closed(&mut self, now: Instant) {
-        let mut closing = std::mem::take(&mut self.closing);
-        closing.retain(|slot| {
-            let Some(connection) = self.connections.take_gone(*slot) else { return true };
-            self.driver.detach(*slot);
-            self.expecting -= usize::from(connection.expects);
-            let (id, accepted) = (connection.id, connection.accepted);
-            drop(connection);
+        let mut gone = std::mem::take(&mut self.gone);
+        self.streams.reap_closed(&mut self.core, &mut gone);
+        for GoneConnection { id, accepted } in gone.drain(..) {
             if accepted {
                 self.unload();
             }
-            self.local.slots.borrow_mut().give_back(*slot);
+            self.local.slots.borrow_mut().give_back(slot_of(id));
             self.service.handle_gone(now, id);
-            self.again = true;
-            false
-        });
-        closing.append(&mut self.closing);
-        self.closing = closing;
+            self.core.again = true;
+        }
+        self.gone = gone;
     }
 
     fn begin_ending(&mut self, now: Instant) {
@@ -390,13 +314,9 @@ impl<S: Service> EventLoop<S> {
             return;
         }
         self.ending = Some(now + limits::SHUTDOWN);
-        for slot in self.connections.slots() {
-            if self.connection(slot).is_some() {
-                self.end(slot, Ended::ByUs, now);
-            }
-        }
+        self.streams.end_all(&mut self.core);
         self.end_sockets(now);
-        self.again = true;
+        self.core.again = true;
     }
 
     fn is_over(&mut self, now: Instant) -> bool {
@@ -404,19 +324,19 @@ impl<S: Service> EventLoop<S> {
             self.begin_ending(now);
         }
         self.ending
-            .is_some_and(|deadline| now >= deadline || self.connections.is_empty() && self.sockets.is_empty())
+            .is_some_and(|deadline| now >= deadline || self.streams.is_empty() && self.sockets.is_empty())
     }
 
     /// How long the core may sleep.
     fn wait(&self, now: Instant) -> Wait {
-        if self.again || self.wakeup.is_local_pending() || !self.local.is_empty() {
+        if self.core.again || self.wakeup.is_local_pending() || !self.local.is_empty() {
             return Wait::No;
         }
         let retry_at = self.acceptor.poll_timeout();
         let deadlines = [
-            self.timers.next(),
+            self.core.timers.next(),
             self.service.poll_timeout(),
-            self.holders.poll_timeout(),
+            self.streams.poll_timeout(),
             retry_at,
             self.ending,
         ];

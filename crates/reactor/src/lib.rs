@@ -14,7 +14,8 @@
 //! | `accept`, `acceptor`, `listeners`, `listener_control` | listening sockets, which open and close while the cluster runs |
 //! | `spin`, `contention` | what the loop learns: whether spinning pays, whether connections share the core |
 //! | `wakeup` | waking a core |
-//! | `streams` | what a turn does for one connection |
+//! | `streams` | the streams of a core, and what a turn does for each |
+//! | `core_io` | what streams and sockets share: the driver, deadlines, what a turn has moved |
 //! | `connection`, `connection_table` | one connection's state, and how its endpoint is fed; all of a core |
 //! | `areas`, `staging_holders` | memory that bytes move through, and who has some while it waits |
 //! | `datagram_socket`, `sockets`, `socket_turns` | sockets for datagrams: bound, and what a turn does for them |
@@ -42,6 +43,7 @@ mod connection;
 mod connection_table;
 mod contention;
 mod convert;
+mod core_io;
 mod core_local;
 mod datagram_socket;
 pub mod driver;

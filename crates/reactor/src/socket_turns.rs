@@ -54,7 +54,7 @@ impl<S: Service> EventLoop<S> {
     fn insert_socket(&mut self, bound: Bound, mut endpoint: Box<dyn DatagramEndpoint>, now: Instant) {
         let Bound { id, listener, socket } = bound;
         let (slot, descriptor) = (slot_of(id), Rc::new(socket.into_descriptor()));
-        if let Err(error) = self.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown) {
+        if let Err(error) = self.core.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown) {
             endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
             return self.local.slots.borrow_mut().give_back(slot);
         }
@@ -106,9 +106,9 @@ impl<S: Service> EventLoop<S> {
         self.sockets.touch(slot);
         for _ in 0..RECEIVES_AT_ONCE {
             match self.sockets.receive(slot, now) {
-                Ok(count) => self.received += count,
+                Ok(count) => self.core.traffic.received += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.driver.drained(slot);
+                    self.core.driver.drained(slot);
                     break;
                 }
                 // An error of something that was sent; it is told once.
@@ -159,12 +159,12 @@ impl<S: Service> EventLoop<S> {
         }
         // What is touched meanwhile has its turn in the next one.
         touched.append(&mut self.sockets.touched);
-        self.again |= !touched.is_empty();
+        self.core.again |= !touched.is_empty();
         self.sockets.touched = touched;
     }
 
     fn finish_socket_turn(&mut self, slot: u32, now: Instant) {
-        let budget = self.areas.turn();
+        let budget = self.streams.turn_budget();
         let Some(socket) = self.sockets.by_slot.get_mut(&slot) else { return };
         socket.touched = false;
         if socket.phase == Phase::Closing {
@@ -182,11 +182,11 @@ impl<S: Service> EventLoop<S> {
             }
         }
         let expects = socket.endpoint.expects_work();
-        self.expecting += usize::from(expects);
-        self.expecting -= usize::from(std::mem::replace(&mut socket.expects, expects));
-        self.timers.schedule(slot, socket.poll_timeout(), &mut socket.scheduled);
+        self.sockets.expecting += usize::from(expects);
+        self.sockets.expecting -= usize::from(std::mem::replace(&mut socket.expects, expects));
+        self.core.timers.schedule(slot, socket.poll_timeout(), &mut socket.scheduled);
         if !std::mem::replace(&mut socket.polling, true) {
-            self.driver.poll(slot, Interest::Read);
+            self.core.driver.poll(slot, Interest::Read);
         }
         if socket.endpoint.is_finished() {
             self.close_socket(slot, now);
@@ -201,7 +201,7 @@ impl<S: Service> EventLoop<S> {
             return;
         }
         if socket.polling {
-            self.driver.cancel(slot);
+            self.core.driver.cancel(slot);
         } else {
             self.remove_socket(slot, now);
         }
@@ -209,10 +209,10 @@ impl<S: Service> EventLoop<S> {
 
     fn remove_socket(&mut self, slot: u32, now: Instant) {
         let Some(socket) = self.sockets.by_slot.remove(&slot) else { return };
-        self.driver.detach(slot);
-        self.expecting -= usize::from(socket.expects);
+        self.core.driver.detach(slot);
+        self.sockets.expecting -= usize::from(socket.expects);
         self.local.slots.borrow_mut().give_back(slot);
         self.service.handle_socket_gone(now, socket.id);
-        self.again = true;
+        self.core.again = true;
     }
 }

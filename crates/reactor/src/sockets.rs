@@ -70,6 +70,8 @@ pub(crate) struct Sockets {
     pub(crate) by_slot: BTreeMap<u32, Socket>,
     /// Those that have something to do in this turn.
     pub(crate) touched: Vec<u32>,
+    /// Sockets whose endpoint expects work soon.
+    pub(crate) expecting: usize,
     /// Where one call receives.
     area: Vec<u8>,
 }
@@ -77,6 +79,11 @@ pub(crate) struct Sockets {
 impl Sockets {
     pub(crate) fn is_empty(&self) -> bool {
         self.by_slot.is_empty()
+    }
+
+    /// True while some endpoint expects work soon.
+    pub(crate) fn expect_work(&self) -> bool {
+        self.expecting > 0
     }
 
     /// Makes the socket take part in this turn.

@@ -19,7 +19,7 @@ use protocol::Instant;
 use zerocopy::FromBytes;
 
 use crate::dice::Dice;
-use crate::peers::{Initiator, LUN, Pdu, SUBSYSTEM, capsule, connect, host, io, take_pdu};
+use crate::peers::{Initiator, LUN, Pdu, QueueId, SUBSYSTEM, capsule, connect, host, io, take_pdu};
 use crate::script::{Line, Script};
 
 /// What an attacker does.
@@ -299,8 +299,7 @@ pub(crate) struct Marauder {
     /// What it does; nothing if it is there for the I/O queues of its host.
     attack: Option<Attack>,
     number: u8,
-    /// It is an I/O queue.
-    is_io: bool,
+    queue: QueueKind,
     shared: Shared,
     dice: Dice,
     stage: Stage,
@@ -309,15 +308,30 @@ pub(crate) struct Marauder {
     cid: u16,
 }
 
+/// Which queue a marauder has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QueueKind {
+    /// An admin queue.
+    Admin,
+    /// An I/O queue of the controller that is shared with an admin queue's.
+    Io,
+}
+
+/// What a marauder does, and as whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    /// None for one that behaves.
+    pub(crate) attack: Option<Attack>,
+    /// Which host it is.
+    pub(crate) number: u8,
+    pub(crate) queue: QueueKind,
+}
+
 impl Marauder {
-    /// An admin queue, or an I/O queue of the controller that is shared with it.
-    pub(crate) fn new(
-        (attack, number): (Option<Attack>, u8),
-        is_io: bool,
-        shared: Shared,
-        dice: Dice,
-    ) -> Self {
-        Self { attack, number, is_io, shared, dice, stage: Stage::Silent, next: Instant::ZERO, cid: 1 }
+    /// One before it has said anything.
+    pub(crate) fn new(plan: Plan, shared: Shared, dice: Dice) -> Self {
+        let Plan { attack, number, queue } = plan;
+        Self { attack, number, queue, shared, dice, stage: Stage::Silent, next: Instant::ZERO, cid: 1 }
     }
 
     /// True once it has said what it has to say at first.
@@ -326,13 +340,13 @@ impl Marauder {
         let host = host(self.number);
         match self.attack {
             Some(Attack::MuteHost) if self.dice.coin() => {}
-            Some(Attack::MuteHost) => line.out.extend(&connect(&host, (0, 0xffff), SUBSYSTEM, 0)[..100]),
-            Some(Attack::LogPages) => line.out.extend(connect(&host, (0, 0xffff), DISCOVERY_NQN, 0)),
-            _ if self.is_io => {
+            Some(Attack::MuteHost) => line.out.extend(&connect(&host, QueueId::ADMIN, SUBSYSTEM, 0)[..100]),
+            Some(Attack::LogPages) => line.out.extend(connect(&host, QueueId::ADMIN, DISCOVERY_NQN, 0)),
+            _ if self.queue == QueueKind::Io => {
                 let Some(cntlid) = self.shared.get() else { return false };
-                line.out.extend(connect(&host, (1, cntlid), SUBSYSTEM, 0));
+                line.out.extend(connect(&host, QueueId { qid: 1, cntlid }, SUBSYSTEM, 0));
             }
-            _ => line.out.extend(connect(&host, (0, 0xffff), SUBSYSTEM, kato)),
+            _ => line.out.extend(connect(&host, QueueId::ADMIN, SUBSYSTEM, kato)),
         }
         true
     }
@@ -348,7 +362,7 @@ impl Marauder {
         let (good, result) = (response.entry.status().is_success(), response.entry.result());
         match self.stage {
             _ if !good => {}
-            Stage::Connecting if !self.is_io => {
+            Stage::Connecting if self.queue == QueueKind::Admin => {
                 self.shared.set(u16::try_from(result & 0xffff).ok());
                 self.command(Property::set(offset::CC, Configuration::ENABLE.0), line);
                 self.stage = Stage::Enabling;

@@ -109,7 +109,7 @@ impl User {
         Ok(Self { _volume: volume, queue, under_way, lengths, next: Instant::ZERO })
     }
 
-    fn ask(&mut self, now: Instant, (dice, serial): (&mut Dice, &mut u64)) {
+    fn ask(&mut self, now: Instant, dice: &mut Dice, serial: &mut u64) {
         if self.under_way.len() >= DEPTH || self.next > now {
             return;
         }
@@ -129,20 +129,23 @@ impl User {
         }
     }
 
-    /// Takes what has ended; `strict` lets nothing fail, and nothing may take longer than `bound`.
-    fn reap(&mut self, now: Instant, (bound, strict): (Duration, bool)) -> Result<(), TrialFailure> {
+    /// Takes what has ended: nothing of an honest server's may fail, and nothing may take longer than `bound`.
+    fn reap(&mut self, now: Instant, bound: Duration, server: ServerKind) -> Result<(), TrialFailure> {
         let mut done = Vec::new();
         self.queue.poll(now, &mut done);
         for completion in done {
             self.under_way.remove(&completion.tag.0);
-            if let (true, Err(kind)) = (strict, completion.outcome()) {
+            if let (ServerKind::Honest, Err(kind)) = (server, completion.outcome()) {
                 return Err(TrialFailure::Broken(format!(
                     "a request of a volume on an honest server fails: {kind:?}"
                 )));
             }
         }
         let late = self.under_way.values().any(|began| now.since(*began) > bound);
-        let whose = if strict { "an honest" } else { "a hostile" };
+        let whose = match server {
+            ServerKind::Honest => "an honest",
+            ServerKind::Hostile => "a hostile",
+        };
         if late {
             Err(TrialFailure::Late(format!(
                 "a request of a volume on {whose} server takes longer than {bound:?}"
@@ -151,6 +154,13 @@ impl User {
             Ok(())
         }
     }
+}
+
+/// Whose volume is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServerKind {
+    Honest,
+    Hostile,
 }
 
 /// What is done with a hostile server.
@@ -272,8 +282,8 @@ impl<'a> Trial<'a> {
         while self.world.now() < end {
             let now = self.world.now();
             for user in &mut self.honest {
-                user.ask(now, (&mut self.dice, &mut self.serial));
-                user.reap(now, (SMALL_WAIT, true))?;
+                user.ask(now, &mut self.dice, &mut self.serial);
+                user.reap(now, SMALL_WAIT, ServerKind::Honest)?;
             }
             for number in 0..self.victims.len() {
                 let stage = std::mem::replace(&mut self.victims[number], Stage::Away(now));
@@ -325,9 +335,9 @@ impl<'a> Trial<'a> {
             },
             Stage::Used(mut user, until) => {
                 if now < until {
-                    user.ask(now, (&mut self.dice, &mut self.serial));
+                    user.ask(now, &mut self.dice, &mut self.serial);
                 }
-                user.reap(now, (self.scenario.bounds[number], false))?;
+                user.reap(now, self.scenario.bounds[number], ServerKind::Hostile)?;
                 if now >= until && user.under_way.is_empty() { away } else { Stage::Used(user, until) }
             }
         })

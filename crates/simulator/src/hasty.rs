@@ -9,10 +9,19 @@ use volume::{Completion, Operation, QueueFull, Request, Tag, VolumeErrorKind, Vo
 /// A queue with the bug, or without.
 pub(crate) struct Hasty {
     inner: Box<dyn VolumeQueue>,
-    hurries: bool,
+    pace: Pace,
     /// What is kept of the writes under way.
     writes: BTreeMap<Tag, Operation>,
     done: Vec<Completion>,
+}
+
+/// Whether a write is sent again before the server may have forgotten it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Not before: as it should be.
+    Patient,
+    /// At once.
+    Hasty,
 }
 
 /// The operation once more, if it writes.
@@ -27,13 +36,13 @@ fn copy(operation: &Operation) -> Option<Operation> {
 }
 
 impl Hasty {
-    pub(crate) fn new(inner: Box<dyn VolumeQueue>, hurries: bool) -> Self {
-        Self { inner, hurries, writes: BTreeMap::new(), done: Vec::new() }
+    pub(crate) fn new(inner: Box<dyn VolumeQueue>, pace: Pace) -> Self {
+        Self { inner, pace, writes: BTreeMap::new(), done: Vec::new() }
     }
 
     /// Connections were lost: with the bug nothing is held back.
     pub(crate) fn hurry(&mut self, now: Instant) {
-        if self.hurries {
+        if self.pace == Pace::Hasty {
             self.inner.poll(now, &mut self.done);
             self.writes.keys().for_each(|tag| self.inner.cancel(*tag));
         }
@@ -42,7 +51,7 @@ impl Hasty {
 
 impl VolumeQueue for Hasty {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
-        let (tag, kept) = (request.tag, copy(&request.operation).filter(|_| self.hurries));
+        let (tag, kept) = (request.tag, copy(&request.operation).filter(|_| self.pace == Pace::Hasty));
         self.inner.submit(now, request)?;
         self.writes.extend(kept.map(|operation| (tag, operation)));
         Ok(())

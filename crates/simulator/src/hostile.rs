@@ -22,7 +22,7 @@ use volume::{
     CoreId, Durability, Extent, Operation, Outcome, QueueContext, Ram, Request, Tag, Volume, VolumeQueue,
 };
 
-use crate::attacks::{Attack, Marauder, Raider, Shared};
+use crate::attacks::{Attack, Marauder, Plan, QueueKind, Raider, Shared};
 use crate::dice::{Dice, Odds};
 use crate::failure::TrialFailure;
 use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT};
@@ -456,11 +456,14 @@ impl Attacker {
         }
         let shared: Shared = Rc::new(Cell::new(None));
         if !attack.needs_admin() {
-            let admin = Marauder::new((Some(attack), number), false, shared, dice.fork());
+            let plan = Plan { attack: Some(attack), number, queue: QueueKind::Admin };
+            let admin = Marauder::new(plan, shared, dice.fork());
             return vec![dial_for(port, Box::new(admin))];
         }
-        let admin = Marauder::new((None, number), false, Rc::clone(&shared), dice.fork());
-        let queue = Marauder::new((Some(attack), number), true, shared, dice.fork());
+        let admin = Plan { attack: None, number, queue: QueueKind::Admin };
+        let admin = Marauder::new(admin, Rc::clone(&shared), dice.fork());
+        let queue = Plan { attack: Some(attack), number, queue: QueueKind::Io };
+        let queue = Marauder::new(queue, shared, dice.fork());
         vec![dial_for(port, Box::new(admin)), dial_for(port, Box::new(queue))]
     }
 }

@@ -39,7 +39,8 @@ impl<M> Mail<M> {
         waiting.get_mut(chosen)?.pop_front()
     }
 
-    fn put(&self, (from, to): (CoreIndex, CoreIndex), message: M) {
+    fn put(&self, way: Way, message: M) {
+        let Way { from, to } = way;
         let mut links = lock(&self.links);
         let link = links.get_mut(usize::from(to)).and_then(|senders| senders.get_mut(usize::from(from)));
         if let Some(link) = link {
@@ -52,6 +53,13 @@ impl<M> std::fmt::Debug for Mail<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Mail")
     }
+}
+
+/// From which core to which.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    from: CoreIndex,
+    to: CoreIndex,
 }
 
 /// Posts one core's messages to all mailboxes.
@@ -70,7 +78,7 @@ impl<M: Send> Postbox<M> for Sender<M> {
             None => vec![(core, message)],
         };
         for (to, message) in posted {
-            self.mail.put((self.from, to), message);
+            self.mail.put(Way { from: self.from, to }, message);
         }
     }
 

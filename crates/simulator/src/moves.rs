@@ -26,7 +26,7 @@ use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
 use crate::failure::TrialFailure;
 use crate::front::{Admit, Admitted, Front};
-use crate::hasty::Hasty;
+use crate::hasty::{Hasty, Pace};
 use crate::network_conditions::NetworkConditions;
 use crate::peers::{Initiator, Pdu};
 use crate::script::{Line, Peer, Script, Scripted};
@@ -190,7 +190,8 @@ impl Trial {
         let volume = open(&mut world, &scenario.access, seed)?;
         let queue = |core| {
             let queue = volume.open_queue(&QueueContext::without_pool(CoreId(core), Waker::noop().clone()));
-            queue.map(|queue| Hasty::new(queue, bug == PlantedBug::NoQuietTime))
+            let pace = if bug == PlantedBug::NoQuietTime { Pace::Hasty } else { Pace::Patient };
+            queue.map(|queue| Hasty::new(queue, pace))
         };
         let queues: Result<Vec<_>, _> = (0..QUEUES).map(queue).collect();
         let queues = queues?;

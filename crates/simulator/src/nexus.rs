@@ -21,7 +21,7 @@ use zerocopy::FromBytes;
 use crate::dice::{Dice, Odds};
 use crate::failure::TrialFailure;
 use crate::fencing::{content, marks};
-use crate::peers::{Initiator, LUN, Pdu, SUBSYSTEM, capsule, connect, h2c, host, io, take_pdu};
+use crate::peers::{Initiator, LUN, Pdu, QueueId, SUBSYSTEM, capsule, connect, h2c, host, io, take_pdu};
 use crate::script::{Peer, dial};
 use crate::world::World;
 
@@ -175,7 +175,8 @@ impl Session {
     /// Hears what came, and writes.
     pub(crate) fn play(
         &mut self,
-        (now, dice): (Instant, &mut Dice),
+        now: Instant,
+        dice: &mut Dice,
         world: &mut World<Core>,
     ) -> Result<(), TrialFailure> {
         if !std::mem::replace(&mut self.greeted, true) {
@@ -289,6 +290,15 @@ impl Queue {
     }
 }
 
+/// How a host disables its controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DisabledBy {
+    /// It sets CC.EN to zero.
+    Reset,
+    /// It sets CC.SHN.
+    Shutdown,
+}
+
 /// A controller with its I/O queues, as its host sees it.
 pub(crate) struct Controller {
     number: u8,
@@ -299,7 +309,7 @@ pub(crate) struct Controller {
     writes: Writes<(usize, u16)>,
     cid: u16,
     cntlid: u16,
-    shutdown: bool,
+    disabled_by: DisabledBy,
 }
 
 /// I/O queues of a controller.
@@ -309,7 +319,15 @@ impl Controller {
     /// A controller that is to be: its Connect follows.
     pub(crate) fn dial(mark: Mark, number: u8) -> Self {
         let (queues, writes) = (Vec::new(), Writes::new(mark));
-        Self { number, stage: Stage::Connecting, queues, writes, cid: 0, cntlid: 0, shutdown: false }
+        Self {
+            number,
+            stage: Stage::Connecting,
+            queues,
+            writes,
+            cid: 0,
+            cntlid: 0,
+            disabled_by: DisabledBy::Reset,
+        }
     }
 
     pub(crate) fn number(&self) -> u8 {
@@ -340,21 +358,25 @@ impl Controller {
     }
 
     /// Sets CC.EN to zero, or CC.SHN.
-    pub(crate) fn disable(&mut self, shutdown: bool, world: &mut World<Core>) {
-        (self.stage, self.shutdown) = (Stage::Disabling, shutdown);
-        let value = if shutdown { Configuration::ENABLE.with_shutdown() } else { Configuration(0) };
+    pub(crate) fn disable(&mut self, way: DisabledBy, world: &mut World<Core>) {
+        (self.stage, self.disabled_by) = (Stage::Disabling, way);
+        let value = match way {
+            DisabledBy::Shutdown => Configuration::ENABLE.with_shutdown(),
+            DisabledBy::Reset => Configuration(0),
+        };
         self.order(0, Property::set(offset::CC, value.0), world);
     }
 
     /// Hears what came, and writes.
     pub(crate) fn play(
         &mut self,
-        (now, dice): (Instant, &mut Dice),
+        now: Instant,
+        dice: &mut Dice,
         world: &mut World<Core>,
     ) -> Result<(), TrialFailure> {
         if self.queues.is_empty() && self.stage == Stage::Connecting {
             self.queues.push(Queue::dial());
-            self.queues[0].say(&connect(&host(self.number), (0, 0xffff), SUBSYSTEM, 0), world);
+            self.queues[0].say(&connect(&host(self.number), QueueId::ADMIN, SUBSYSTEM, 0), world);
         }
         for index in 0..self.queues.len() {
             while let Some((kind, pdu)) = self.queues[index].take() {
@@ -442,7 +464,7 @@ impl Controller {
     fn dial_queue(&self, index: usize, world: &mut World<Core>) -> Queue {
         let queue = Queue::dial();
         let qid = u16::try_from(index).unwrap_or(0);
-        queue.say(&connect(&host(self.number), (qid, self.cntlid), SUBSYSTEM, 0), world);
+        queue.say(&connect(&host(self.number), QueueId { qid, cntlid: self.cntlid }, SUBSYSTEM, 0), world);
         queue
     }
 
@@ -450,7 +472,7 @@ impl Controller {
     fn look(&mut self, result: u64, world: &mut World<Core>) {
         let status = ControllerStatus(u32::try_from(result).unwrap_or(0));
         let asked = std::mem::replace(&mut self.queues[0].connected, false);
-        let over = if self.shutdown {
+        let over = if self.disabled_by == DisabledBy::Shutdown {
             status.has(ControllerStatus::SHUT_DOWN)
         } else {
             !status.has(ControllerStatus::READY)

@@ -188,8 +188,21 @@ pub(crate) fn host(number: u8) -> HostIdentity {
     HostIdentity { identifier: [number; 16], nqn: format!("nqn.2026-11.org.example:peer{number}").into() }
 }
 
+/// A queue, and the controller that it is of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueId {
+    pub(crate) qid: u16,
+    pub(crate) cntlid: u16,
+}
+
+impl QueueId {
+    /// The admin queue of a controller that is still to be made.
+    pub(crate) const ADMIN: Self = Self { qid: 0, cntlid: 0xffff };
+}
+
 /// ICReq, and Connect of a queue.
-pub(crate) fn connect(host: &HostIdentity, (qid, cntlid): (u16, u16), subnqn: &str, kato: u32) -> Vec<u8> {
+pub(crate) fn connect(host: &HostIdentity, queue: QueueId, subnqn: &str, kato: u32) -> Vec<u8> {
+    let QueueId { qid, cntlid } = queue;
     let data = ConnectData::new(host, cntlid, subnqn);
     let mut bytes = IcReq::new(Digests::NONE, 0).as_bytes().to_vec();
     bytes.extend(capsule(Connect::entry(qid, 127, kato), data.as_bytes()));

@@ -599,10 +599,10 @@ impl Trial {
                     };
                     let queues: Result<Vec<_>, volume::OpenError> = (0..2).map(open).collect();
                     let queues = queues?;
-                    client.stage = if live.claim == Claim::Never {
-                        Stage::Open(Box::new(Spread(queues)))
-                    } else {
-                        Stage::Reserving(Reserving::new(queues, live.claim == Claim::Held))
+                    client.stage = match live.claim {
+                        Claim::Never => Stage::Open(Box::new(Spread(queues))),
+                        Claim::Wanted => Stage::Reserving(Reserving::to_take(queues)),
+                        Claim::Held => Stage::Reserving(Reserving::to_find(queues)),
                     };
                     client.since = now;
                 }

@@ -32,10 +32,19 @@ pub(crate) struct Reserving {
 }
 
 impl Reserving {
-    /// To take the volume; or to find what was taken, by registrants that are new.
-    pub(crate) fn new(queues: Vec<Box<dyn VolumeQueue>>, is_taken: bool) -> Self {
+    /// To take the volume.
+    pub(crate) fn to_take(queues: Vec<Box<dyn VolumeQueue>>) -> Self {
+        Self::ending_with(Step::Reserve, queues)
+    }
+
+    /// To find what was taken, by registrants that are new.
+    pub(crate) fn to_find(queues: Vec<Box<dyn VolumeQueue>>) -> Self {
+        Self::ending_with(Step::Look, queues)
+    }
+
+    fn ending_with(last: Step, queues: Vec<Box<dyn VolumeQueue>>) -> Self {
         let mut left: VecDeque<_> = (0..queues.len()).map(|queue| (queue, Step::Register)).collect();
-        left.push_back((0, if is_taken { Step::Look } else { Step::Reserve }));
+        left.push_back((0, last));
         Self { queues, left, is_asked: false }
     }
 

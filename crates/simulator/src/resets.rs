@@ -26,7 +26,7 @@ use crate::interlude::Interlude;
 use crate::lock;
 use crate::mail::MessageHook;
 use crate::network_conditions::NetworkConditions;
-use crate::nexus::{BLOCKS, Controller, Session};
+use crate::nexus::{BLOCKS, Controller, DisabledBy, Session};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::world::World;
@@ -201,7 +201,7 @@ impl Trial {
         let now = self.world.now();
         for index in 0..self.sessions.len() {
             let session = &mut self.sessions[index];
-            session.play((now, &mut self.dice), &mut self.world)?;
+            session.play(now, &mut self.dice, &mut self.world)?;
             if session.has_ended() {
                 let mark = self.mark();
                 let number = self.sessions[index].number();
@@ -209,7 +209,7 @@ impl Trial {
             }
         }
         for controller in &mut self.controllers {
-            controller.play((now, &mut self.dice), &mut self.world)?;
+            controller.play(now, &mut self.dice, &mut self.world)?;
         }
         self.interlude.step(&mut self.dice, &mut self.world);
         self.world.step();
@@ -333,11 +333,14 @@ impl Trial {
 
     /// A host resets its controller, or shuts it down, and connects again.
     fn disable(&mut self, index: usize) -> Result<(), TrialFailure> {
-        let shutdown = self.dice.coin();
-        let register = if shutdown { "CC.SHN" } else { "CC.EN = 0" };
+        let way = if self.dice.coin() { DisabledBy::Shutdown } else { DisabledBy::Reset };
+        let register = match way {
+            DisabledBy::Shutdown => "CC.SHN",
+            DisabledBy::Reset => "CC.EN = 0",
+        };
         let what = format!("{register} of controller {index}");
         let dead = self.controllers[index].mark();
-        self.controllers[index].disable(shutdown, &mut self.world);
+        self.controllers[index].disable(way, &mut self.world);
         self.wait(&what, |trial| trial.controllers[index].is_disabled())?;
         {
             let mut promises = lock(&self.promises);

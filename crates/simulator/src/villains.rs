@@ -66,7 +66,7 @@ impl Evil {
 
 impl Hostility for Evil {
     fn before(self, inner: Box<dyn Endpoint>, honesty: Honesty, dice: Dice) -> Box<dyn Endpoint> {
-        Box::new(Villain::new(inner, (self, honesty.is_iscsi), honesty.lasts, dice))
+        Box::new(Villain::new(inner, self, honesty, dice))
     }
 }
 
@@ -111,17 +111,12 @@ pub(crate) struct Villain {
 
 impl Villain {
     /// In front of `inner`, hostile after so many honest PDUs.
-    pub(crate) fn new(
-        inner: Box<dyn Endpoint>,
-        (evil, is_iscsi): (Evil, bool),
-        honest: usize,
-        dice: Dice,
-    ) -> Self {
+    pub(crate) fn new(inner: Box<dyn Endpoint>, evil: Evil, honesty: Honesty, dice: Dice) -> Self {
         Self {
             inner,
             evil,
-            is_iscsi,
-            honest,
+            is_iscsi: honesty.is_iscsi,
+            honest: honesty.lasts,
             send: Transmit::new(BUDGET, PIECES),
             told: Vec::new(),
             heard: Vec::new(),

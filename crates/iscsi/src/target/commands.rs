@@ -116,7 +116,7 @@ impl<D: TargetDatamover> Target<D> {
 
     #[inline]
     fn check_command(&self, command: &ScsiCommand, delivery: Delivery) -> Result<(), Violation> {
-        if self.server.is_none() {
+        if !self.nexus.is_open() {
             return Err(Violation::CommandInDiscovery);
         }
         if command.reads() && command.writes() {
@@ -136,7 +136,7 @@ impl<D: TargetDatamover> Target<D> {
 
     #[inline]
     fn start(&mut self, slot: u16, command: &ScsiCommand, ahs: &[u8]) -> Option<Step> {
-        let (server, task) = (self.server.as_mut()?, self.tasks.get(slot)?);
+        let (server, task) = (self.nexus.server_mut()?, self.tasks.get(slot)?);
         let data = match (command.reads(), command.writes()) {
             (true, _) => DataDirection::In(command.expected_length()),
             (_, true) => DataDirection::Out(command.expected_length()),
@@ -159,7 +159,7 @@ impl<D: TargetDatamover> Target<D> {
     /// Gives other nexuses what the device server has for them.
     #[inline]
     pub(super) fn spread_events(&mut self) {
-        let Some(server) = &mut self.server else { return };
+        let Some(server) = self.nexus.server_mut() else { return };
         while let Some(UnitEvent { volume, event }) = server.poll_event() {
             self.actions.push_back(Action::Event { volume, event });
         }
@@ -175,7 +175,7 @@ impl<D: TargetDatamover> Target<D> {
             let Some(buf) = self.mover.deallocate_task_resources(TaskHandle(slot)) else { return };
             let data = buf.freeze();
             let data = if needed == data.len() { data } else { data.slice(..needed.min(data.len())) };
-            let Some(server) = &mut self.server else { return };
+            let Some(server) = self.nexus.server_mut() else { return };
             let step = server.data_received(&mut task.command, data);
             self.spread_events();
             return self.run(slot, step);
@@ -259,7 +259,7 @@ impl<D: TargetDatamover> Target<D> {
         if let Some(by) = task.aborted {
             return self.end_aborted(slot, by);
         }
-        let Some(server) = &mut self.server else { return };
+        let Some(server) = self.nexus.server_mut() else { return };
         let step = server.completed(&mut task.command, completion.result);
         self.spread_events();
         self.run(slot, step);
@@ -272,7 +272,7 @@ impl<D: TargetDatamover> Target<D> {
         if let Some(by) = task.aborted {
             return self.end_aborted(slot, by);
         }
-        let Some(server) = &self.server else { return };
+        let Some(server) = self.nexus.server() else { return };
         let step = server.refused(&mut task.command, request.operation);
         self.run(slot, step);
     }
@@ -284,7 +284,7 @@ impl<D: TargetDatamover> Target<D> {
         if let Some(by) = task.aborted {
             return self.end_aborted(slot, by);
         }
-        let Some(server) = &mut self.server else { return };
+        let Some(server) = self.nexus.server_mut() else { return };
         let step = server.reserved(&mut task.command, result);
         self.spread_events();
         self.run(slot, step);

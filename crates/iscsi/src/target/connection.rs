@@ -18,16 +18,16 @@ use volume::{Completion, Epoch, Request, Submission, Tag, VolumeId};
 use super::access::ProvenInitiator;
 use super::buffer_queue::BufferQueue;
 use super::data_watch::DataWatch;
-use super::early_events::EarlyEvents;
 use super::keep_alive::{KeepAlive, Silence};
 use super::life::{Life, Overdue};
 use super::login::{Failure, Login, Outcome};
+use super::nexus::Nexus;
 use super::outside_memory::OutsideMemory;
 use super::portal::{Node, Portal};
 use super::send_watch::SendWatch;
 use super::task_management::{ResetResult, TaskManagement};
 use super::tasks::{State as TaskState, Task, Tasks};
-use super::text_exchange::TextExchange;
+use super::text_exchange::TextNegotiation;
 use super::withheld_receive::WithheldReceive;
 use crate::chap;
 use crate::connection::State;
@@ -166,10 +166,8 @@ pub struct Target<D> {
     pub(super) numbers: TargetNumbers,
     /// How wide the command window is.
     pub(super) width: u16,
-    /// The I_T nexus's view of its target; `None` in a discovery session.
-    pub(super) server: Option<Box<DeviceServer>>,
-    /// What has happened before there is a nexus.
-    pub(super) early: EarlyEvents,
+    /// Open but for a discovery session.
+    pub(super) nexus: Nexus,
     pub(super) tasks: Tasks,
     /// Tasks that wait for a buffer.
     pub(super) buffers: BufferQueue,
@@ -180,7 +178,7 @@ pub struct Target<D> {
     pub(super) data_watch: DataWatch,
     pub(super) send_watch: SendWatch,
     pub(super) management: TaskManagement,
-    pub(super) exchange: Option<TextExchange>,
+    pub(super) text: TextNegotiation,
     /// Target Transfer Tags, and tags of resets.
     pub(super) tags: TransferTags,
     pub(super) actions: VecDeque<Action>,
@@ -207,8 +205,7 @@ impl<D: TargetDatamover> Target<D> {
             life: Life::new(now + LOGIN_TIME),
             login: Some(login),
             parameters: Parameters::default(),
-            server: None,
-            early: EarlyEvents::default(),
+            nexus: Nexus::awaited(),
             tasks: Tasks::new(0),
             buffers: BufferQueue::new(&account),
             withheld: WithheldReceive::new(),
@@ -217,7 +214,7 @@ impl<D: TargetDatamover> Target<D> {
             data_watch: DataWatch::new(now),
             send_watch: SendWatch::Idle,
             management: TaskManagement::default(),
-            exchange: None,
+            text: TextNegotiation::default(),
             tags: TransferTags::default(),
             actions: VecDeque::new(),
             keep_alive: KeepAlive::Heard { at: now },
@@ -245,7 +242,7 @@ impl<D: TargetDatamover> Target<D> {
 
     /// True while the session may use a logical unit on this volume, or has a request there.
     pub fn uses(&self, volume: VolumeId) -> bool {
-        let is_shown = || self.server.as_ref().is_some_and(|server| server.uses(volume));
+        let is_shown = || self.nexus.server().is_some_and(|server| server.uses(volume));
         let is_at_volume = |task: &Task| matches!(task.state, TaskState::AtVolume(at) if at == volume);
         self.life.state().takes_commands() && is_shown() || self.tasks.iter().any(is_at_volume)
     }
@@ -266,7 +263,7 @@ impl<D: TargetDatamover> Target<D> {
         self.data_watch.end();
         self.send_watch.end();
         self.withheld.end();
-        self.exchange = None;
+        self.text.end();
         self.abandon();
     }
 
@@ -356,9 +353,9 @@ impl<D: TargetDatamover> Target<D> {
 
     /// Makes the nexus's view of its logical units, and room for its tasks.
     fn open_nexus(&mut self, isid: [u8; 6]) {
-        let Some(node) = self.node() else { return };
-        let Some(login) = &self.login else { return };
-        let Some(initiator) = &login.initiator else { return };
+        let login = self.login.as_deref();
+        let parts = login.and_then(|login| Some((login, login.node.as_deref()?, login.initiator.as_ref()?)));
+        let Some((login, node, initiator)) = parts else { return self.nexus.give_up() };
         let proven = ProvenInitiator { initiator, account: login.proven.as_ref() };
         let device = node.access.mask(&node.device, proven);
         // The ports' names are those of RFC 7143 §4.4.4.
@@ -367,9 +364,7 @@ impl<D: TargetDatamover> Target<D> {
             target_port: format!("{},t,0x{:04x}", node.name, node.portal_group).into(),
             relative_port: node.device.relative_port,
         };
-        let mut server = DeviceServer::new(device, registrant);
-        core::mem::take(&mut self.early).tell(&mut server);
-        self.server = Some(Box::new(server));
+        self.nexus.open(DeviceServer::new(device, registrant));
         self.tasks = Tasks::new(self.width.saturating_add(IMMEDIATE_DEPTH));
     }
 
@@ -569,7 +564,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
     }
 
     fn is_established(&self) -> bool {
-        self.server.is_some()
+        self.nexus.is_open()
     }
 
     fn awaits_memory(&self) -> bool {

@@ -15,7 +15,6 @@ use super::commands::without_data;
 use super::connection::{Action, Target};
 use super::task_management::{FunctionRequest, Performed, Ready, ResetResult, Then};
 use super::tasks::{AbortedBy, State, Task};
-use crate::connection::State as Connected;
 use crate::datamover::{TargetDatamover, TaskHandle};
 use crate::pdu::{Function, FunctionResponse, TaskManagementRequest};
 use crate::sequence::{Delivery, before};
@@ -74,12 +73,12 @@ impl<D: TargetDatamover> Target<D> {
 
     /// True when the task is one of the logical unit that these bytes name.
     fn is_on_unit(&self, task: &Task, lun: [u8; 8]) -> bool {
-        self.server.as_ref().is_some_and(|server| server.same_unit(task.lun, lun))
+        self.nexus.server().is_some_and(|server| server.same_unit(task.lun, lun))
     }
 
     fn on_unit(&mut self, request: &TaskManagementRequest) -> Performed {
         let lun = request.lun;
-        let Some(volume) = self.server.as_ref().and_then(|server| server.volume(lun)) else {
+        let Some(volume) = self.nexus.server().and_then(|server| server.volume(lun)) else {
             return FunctionResponse::NO_LUN.into();
         };
         let affected = self.slots_where(|task| self.is_on_unit(task, lun));
@@ -89,7 +88,7 @@ impl<D: TargetDatamover> Target<D> {
         match request.function() {
             Function::CLEAR_TASK_SET => self.reset_others(Vec::from([volume]), NexusEvent::TaskSetCleared),
             Function::LOGICAL_UNIT_RESET => {
-                self.server.as_mut().map(|server| server.reset_unit(lun));
+                self.nexus.server_mut().map(|server| server.reset_unit(lun));
                 self.reset_others(Vec::from([volume]), NexusEvent::LogicalUnitReset)
             }
             _ => FunctionResponse::COMPLETE.into(),
@@ -98,7 +97,7 @@ impl<D: TargetDatamover> Target<D> {
 
     /// True when the target has logical units that this initiator may not use.
     fn is_masked(&self) -> bool {
-        let seen = self.server.as_ref().map_or(0, |server| server.device().units.len());
+        let seen = self.nexus.server().map_or(0, |server| server.device().units.len());
         self.node().is_some_and(|node| node.device.units.len() != seen)
     }
 
@@ -108,8 +107,8 @@ impl<D: TargetDatamover> Target<D> {
             Some(node) => node.device.units.iter().map(|unit| unit.lun).collect(),
             None => Vec::new(),
         };
-        let server = &mut self.server;
-        let reset = |lun| server.as_mut()?.reset_unit(scsi::encode_lun(lun));
+        let nexus = &mut self.nexus;
+        let reset = |lun| nexus.server_mut()?.reset_unit(scsi::encode_lun(lun));
         let mut volumes: Vec<VolumeId> = luns.into_iter().filter_map(reset).collect();
         volumes.sort_unstable();
         volumes.dedup();
@@ -131,11 +130,7 @@ impl<D: TargetDatamover> Target<D> {
 
     /// A volume's epoch has moved.
     pub(super) fn handle_fence(&mut self, volume: VolumeId, epoch: Epoch, event: Option<NexusEvent>) {
-        match &mut self.server {
-            Some(server) => server.set_epoch(volume, epoch),
-            None if self.life.state() == Connected::InLogin => self.early.set_epoch(volume, epoch),
-            None => {}
-        }
+        self.nexus.set_epoch(volume, epoch);
         if let Some(event) = event {
             self.handle_event(volume, event);
         }
@@ -144,16 +139,12 @@ impl<D: TargetDatamover> Target<D> {
     /// Something happened on a volume through another nexus. Tasks that it ends are answered with TASK ABORTED (TAS is one), so
     /// that their initiator can send them again at once.
     pub(super) fn handle_event(&mut self, volume: VolumeId, event: NexusEvent) {
-        if let Some(server) = self.server.as_ref().filter(|server| server.ends_tasks(&event)) {
+        if let Some(server) = self.nexus.server().filter(|server| server.ends_tasks(&event)) {
             for slot in self.slots_where(|task| server.volume(task.lun) == Some(volume)) {
                 self.abort(slot, AbortedBy::Others);
             }
         }
-        match &mut self.server {
-            Some(server) => server.handle_event(volume, event),
-            None if self.life.state() == Connected::InLogin => self.early.keep(volume, event),
-            None => {}
-        }
+        self.nexus.handle_event(volume, event);
     }
 
     /// Aborts the tasks that `affected` names.
@@ -260,6 +251,7 @@ impl<D: TargetDatamover> Target<D> {
     pub(super) fn abandon(&mut self) {
         self.abort_where(AbortedBy::Itself, |_| true);
         self.management.clear();
+        self.nexus.give_up();
         self.buffers.clear();
     }
 }

@@ -18,7 +18,6 @@ use super::connection::{Action, Target};
 use super::login::Login;
 use super::send_watch::{Memory, Progress};
 use super::tasks::{State, Task, Wanted};
-use super::text_exchange::TextExchange;
 use crate::connection::State as Life;
 use crate::datamover::{Pending, TargetDatamover, TaskHandle};
 use crate::keys::Parameters;
@@ -76,7 +75,7 @@ impl<D: TargetDatamover> Target<D> {
     /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
     #[inline]
     pub(super) fn settle_account(&mut self) {
-        let talk = self.exchange.as_ref().map_or(0, TextExchange::size);
+        let talk = self.text.size();
         let in_login = self.life.state() == Life::InLogin;
         let login = if in_login { self.login.as_deref().map_or(0, Login::size) } else { 0 };
         let Pending { data, queue } = self.mover.pending();
@@ -108,7 +107,7 @@ impl<D: TargetDatamover> Target<D> {
         let receives = Self::receive_bytes(&self.parameters, width);
         let receives = receives.saturating_sub(Self::receive_bytes(&self.parameters, self.width));
         let standing = Standing { tables: usize::from(more).saturating_mul(each), receives };
-        if self.server.is_none() || more == 0 || !self.outside.grant(&mut self.account, standing) {
+        if !self.nexus.is_open() || more == 0 || !self.outside.grant(&mut self.account, standing) {
             return;
         }
         self.width = width;
@@ -180,7 +179,7 @@ impl<D: TargetDatamover> Target<D> {
 
     /// A write's data did not come in time.
     fn end_collection(&mut self, slot: u16) {
-        let (Some(server), Some(task)) = (&mut self.server, self.tasks.get(slot)) else { return };
+        let (Some(server), Some(task)) = (self.nexus.server_mut(), self.tasks.get(slot)) else { return };
         let step = server.data_timed_out(&mut task.command);
         self.run(slot, step);
     }

@@ -13,11 +13,11 @@
 //!   | data that does not come, sends that are not read, silence | `data_watch`, `send_watch`, `keep_alive` |
 //!   | what is held outside of buffers | `outside_memory` |
 //!   | responses that wait for tasks to end | `task_management` |
-//!   | what happens before there is a nexus | `early_events` |
-//!   | a text negotiation | `text_exchange` |
+//!   | the I_T nexus; what happens before there is one | `nexus`, `early_events` |
+//!   | a text negotiation; the answer to SendTargets | `text_exchange`, `send_targets` |
 //!
 //!   What goes through several of them is the connection's: `connection` has the calls of its datamover and driver, `requests` those of the initiator, `commands` how a
-//!   SCSI command gets from the wire to the volume and back, `memory` how commands get their buffers, `management` aborts and resets, `discovery` SendTargets,
+//!   SCSI command gets from the wire to the volume and back, `memory` how commands get their buffers, `management` aborts and resets, `text_keys` text requests,
 //!   and `portal_change` what happens when the portal serves something else.
 //!
 //! How data crosses stands in [`crate::datamover`]: [`crate::datamover::tcp::TargetConnection`] is a target over a byte stream,
@@ -29,7 +29,6 @@ mod buffer_queue;
 mod commands;
 mod connection;
 mod data_watch;
-mod discovery;
 mod early_events;
 mod get_data;
 mod keep_alive;
@@ -37,14 +36,17 @@ mod life;
 mod login;
 mod management;
 mod memory;
+mod nexus;
 mod outside_memory;
 mod portal;
 mod portal_change;
 mod requests;
+mod send_targets;
 mod send_watch;
 mod task_management;
 mod tasks;
 mod text_exchange;
+mod text_keys;
 mod withheld_receive;
 
 pub use access::{Access, Chap, ProvenInitiator, Rule};
