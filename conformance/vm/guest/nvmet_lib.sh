@@ -5,7 +5,7 @@ nvmet=/sys/kernel/config/nvmet
 # nvmet_port TRANSPORT ADDRESS SERVICE: a port of nvmet's, without subsystems; the transport is tcp or rdma.
 nvmet_port() {
     port=$nvmet/ports/1
-    mkdir $port
+    mkdir -p $port
     echo "$1" > $port/addr_trtype
     echo ipv4 > $port/addr_adrfam
     echo "$2" > $port/addr_traddr

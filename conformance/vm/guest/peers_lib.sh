@@ -15,6 +15,7 @@ target_modules() {
 # null_disk NUMBER: /dev/nullbNUMBER, a disk in memory that discards. They are made in order: old kernels number them, later ones name them.
 null_disk() {
     local folder=/sys/kernel/config/nullb/nullb$1
+    [ -d "$folder" ] && return
     mkdir "$folder"
     echo 24 > "$folder/size"
     echo 1 > "$folder/memory_backed"

@@ -19,3 +19,4 @@ subsystems
 serve
 targets_gone
 subsystems_gone
+check unlink rdma link delete siw0

@@ -27,7 +27,7 @@ WITHOUT_UBLK = "6.1"
 """A kernel of Debian's whose driver is not there, or too old."""
 SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "siw", "rxe")
 PEERS_SCRIPTS = ("peers",)
-PEERS_MORE = ("peers_siw",)
+PEERS_MORE = ("peers_siw", "peers_rxe")
 """Those over RDMA, which run only by name."""
 RDMA_SCRIPTS = ("iwarp", "roce")
 RDMA_MORE = ("iwarp_strict",)

@@ -1,8 +1,8 @@
 """The kernel's own targets, LIO and nvmet, as peers of Linerate's clients: the guest serves, and the clients run beside it in the run's network.
 
-The guest's script sets the targets up, says `# serving`, and takes orders on its serial line: `peers` over TCP, `peers_siw` over RDMA by software iWARP.
-The clients are two programs: the volume contract's suite (`cargo build -p linerate --example contract`), and `linerate copy` and `compare`, for a session that
-ends in the middle and for a link that is cut. What a peer is known to do otherwise than the standards is named here, with what was seen.
+The guest's script sets the targets up, says `# serving`, and takes orders on its serial line: `peers` over TCP, `peers_siw` over RDMA by software iWARP, `peers_rxe` by
+software RoCE. The clients are two programs: the volume contract's suite (`cargo build -p linerate --example contract`), and `linerate`, which discovers, copies and compares, also
+when a session ends in the middle or a link is cut. What a peer is known to do otherwise than the standards is named here, with what was seen.
 """
 
 from __future__ import annotations
@@ -63,28 +63,45 @@ class Peer:
         return "-".join([self.protocol, self.volume, *(["with-options"] if self.options else [])])
 
     @property
+    def is_nvme(self) -> bool:
+        """Whether it is nvmet's, and not LIO's."""
+        return self.protocol.startswith("nvme")
+
+    @property
+    def target(self) -> str:
+        """The name of its subsystem or target."""
+        return f"{SUBSYSTEM_PREFIX if self.is_nvme else TARGET_PREFIX}:{self.volume}"
+
+    @property
+    def portal(self) -> str:
+        """Where its name is discovered; without options."""
+        scheme = {"iscsi": "iscsi", "iser": "iser", "nvme": "nvme+tcp"}.get(self.protocol, "nvme+rdma")
+        return f"{scheme}://{GUEST_ADDRESS}:{NVME_PORT if self.is_nvme else ISCSI_PORT}"
+
+    @property
+    def query(self) -> str:
+        """The options as they end a URL."""
+        return f"?{self.options}" if self.options else ""
+
+    @property
     def url(self) -> str:
         """For Linerate's clients."""
-        scheme, port, names, number = {
-            "iscsi": ("iscsi", ISCSI_PORT, TARGET_PREFIX, 0),
-            "iser": ("iser", ISCSI_PORT, TARGET_PREFIX, 0),
-            "nvme": ("nvme+tcp", NVME_PORT, SUBSYSTEM_PREFIX, 1),
-            "nvme-iwarp": ("nvme+rdma", NVME_PORT, SUBSYSTEM_PREFIX, 1),
-        }[self.protocol]
-        return f"{scheme}://{GUEST_ADDRESS}:{port}/{names}:{self.volume}/{number}" + (f"?{self.options}" if self.options else "")
+        return f"{self.portal}/{self.target}/{int(self.is_nvme)}{self.query}"
 
     @property
     def restart(self) -> str:
         """The order that ends its sessions."""
-        return f"restart-{'nvme' if self.protocol.startswith('nvme') else 'iscsi'} {self.volume}"
+        return f"restart-{'nvme' if self.is_nvme else 'iscsi'} {self.volume}"
 
 
 @dataclass(frozen=True)
 class Trial:
     """What runs against the targets of one script."""
 
-    suites: tuple[Peer, ...]
-    restarted: tuple[Peer, ...]
+    discovered: tuple[Peer, ...]
+    """Discovery has to tell their names."""
+    suites: tuple[Peer, ...] = ()
+    restarted: tuple[Peer, ...] = ()
     """Their sessions are ended while they are read."""
     cut: tuple[Peer, ...] = ()
     """Their link is cut while they are read."""
@@ -92,6 +109,7 @@ class Trial:
 
 TRIALS = {
     "peers": Trial(
+        discovered=(Peer("iscsi", "block"), Peer("nvme", "null")),
         suites=(
             Peer("iscsi", "memory", "", (*LIO, *COPIES)),
             Peer("iscsi", "memory", DIGESTS["iscsi"], (*LIO, *COPIES)),
@@ -104,6 +122,7 @@ TRIALS = {
         restarted=(Peer("iscsi", "memory"), Peer("nvme", "block")),
     ),
     "peers_siw": Trial(
+        discovered=(Peer("iser", "block"), Peer("nvme-iwarp", "null")),
         suites=(
             Peer("iser", "memory", "", (*LIO, *COPIES)),
             Peer("iser", "memory", "crc=1", (*LIO, *COPIES)),
@@ -118,6 +137,9 @@ TRIALS = {
         # commands for ever, answers no login of any initiator any more, and the guest's `rmdir` of the target hangs.
         cut=(Peer("nvme-iwarp", "block"),),
     ),
+    # A volume takes a queue pair for administration and others for I/O. Linerate's client has a socket for each, and at RoCEv2's port, which the kernel's peer sends to,
+    # there can be one: discovery has one queue pair.
+    "peers_rxe": Trial(discovered=(Peer("nvme-roce", "null", "transport=roce"),)),
 }
 """By the guest's script."""
 
@@ -142,6 +164,8 @@ class Peers(Server):
     def tests(self, guest: Guest, child: Child, script: str) -> Iterator[tuple[str, Callable[[], None]]]:
         """Names, and what to do."""
         trial = TRIALS[script]
+        for peer in trial.discovered:
+            yield f"discover-{peer.protocol}", lambda peer=peer: self._discovered(peer)
         for peer in trial.suites:
             yield f"contract-{peer.name}", lambda peer=peer: self._contract(peer)
         for peer in trial.restarted:
@@ -163,11 +187,17 @@ class Peers(Server):
                 yield name, str(error)
         guest.order(child, "stop")
 
+    def _discovered(self, peer: Peer) -> None:
+        """Discovery at the peer's portal tells its name."""
+        if peer.target not in (said := self._run([self._linerate, "discover", peer.portal + peer.query])):
+            raise HarnessError(f"discovery does not tell {peer.target}:\n{said}")
+
     def _contract(self, peer: Peer) -> None:
         """The volume contract's suite."""
         self._run([self._suite, peer.url, *peer.faults])
 
-    def _run(self, argv: list[str | Path]) -> None:
+    def _run(self, argv: list[str | Path]) -> str:
+        """Runs a client, and returns what it printed."""
         environment = {**os.environ, "CHAP_SECRET": CHAP_SECRET, "CHAP_MUTUAL_SECRET": CHAP_MUTUAL_SECRET}
         inside = self.network.inside(argv)
         done = subprocess.run(inside, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False)
@@ -175,6 +205,7 @@ class Peers(Server):
             log.write(done.stdout + done.stderr)
         if done.returncode != 0:
             raise HarnessError(done.stderr.strip() or f"{argv[0]} ended with {done.returncode}")
+        return done.stdout
 
     def _read_through(self, peer: Peer, interrupt: Callable[[], None]) -> None:
         """The session ends while the volume is read, and the peer takes the next one: the copy goes on, and every byte is right."""
