@@ -1,6 +1,18 @@
 # LIO, the kernel's iSCSI target, set up by hand in configfs.
 
 lio=/sys/kernel/config/target
+# What carries the targets that are made: tcp, or iser.
+LIO_TRANSPORT=tcp
+
+# portal FOLDER: where a target is reached. LIO opens a TCP socket for each portal, also for one of iSER; by software iWARP, which has TCP's ports, iSER's socket then finds
+# its port taken. So the TCP socket is opened in a network namespace of its own.
+portal() {
+    if [ "$LIO_TRANSPORT" = iser ]; then
+        unshare --net mkdir -p "$1" && echo 1 > "$1/iser"
+    else
+        mkdir -p "$1"
+    fi
+}
 
 # backstore KIND NAME CONTROL [ATTRIBUTE=VALUE…]: a unit of LIO's, with a serial number, from which its name (NAA) is made.
 backstore() {
@@ -17,7 +29,7 @@ backstore() {
 # target NAME BACKSTORE [PARAMETER=VALUE…]: one unit behind the portal, for any initiator.
 target() {
     local group=$lio/iscsi/$TARGET_PREFIX:$1/tpgt_1 setting
-    mkdir -p "$group/np/$PEER_ADDRESS:$ISCSI_PORT" "$group/lun/lun_0" || return
+    mkdir -p "$group/lun/lun_0" && portal "$group/np/$PEER_ADDRESS:$ISCSI_PORT" || return
     ln -s "$lio/core/$2" "$group/lun/lun_0/unit"
     for setting in authentication=0 generate_node_acls=1 demo_mode_write_protect=0 cache_dynamic_acls=1; do
         echo "${setting#*=}" > "$group/attrib/${setting%%=*}"

@@ -7,7 +7,7 @@ modprobe -a configfs nvmet nvmet_tcp loop
 modprobe brd rd_nr=2 rd_size=262144
 mount -t configfs configfs /sys/kernel/config
 
-nvmet_port "$NVME_ADDRESS"
+nvmet_port tcp "$NVME_ADDRESS" "$NVME_PORT"
 number=0
 for volume in ram file; do
     check $volume subsystem $volume /dev/ram$number

@@ -2,14 +2,14 @@
 
 nvmet=/sys/kernel/config/nvmet
 
-# nvmet_port ADDRESS: NVMe/TCP on this address, without subsystems.
+# nvmet_port TRANSPORT ADDRESS SERVICE: a port of nvmet's, without subsystems; the transport is tcp or rdma.
 nvmet_port() {
     port=$nvmet/ports/1
-    mkdir $port
-    echo tcp > $port/addr_trtype
+    mkdir -p $port
+    echo "$1" > $port/addr_trtype
     echo ipv4 > $port/addr_adrfam
-    echo "$1" > $port/addr_traddr
-    echo "$NVME_PORT" > $port/addr_trsvcid
+    echo "$2" > $port/addr_traddr
+    echo "$3" > $port/addr_trsvcid
 }
 
 # subsystem NAME PATH: a subsystem with one namespace, on a block device or a file, for any host.

@@ -1,55 +1,18 @@
-# The kernel's own targets, LIO and nvmet, for Linerate's clients on the other side of the network. It sets them up, tells the harness so, and
-# does what that orders on the same serial line until it says `stop`.
+# LIO and nvmet over TCP.
 
 . ./lib.sh
-. ./lio_lib.sh
-. ./nvmet_lib.sh
+. ./peers_lib.sh
 
-mkdir -p /etc/target/pr
-modprobe -a configfs target_core_mod target_core_file target_core_iblock iscsi_target_mod nvmet nvmet_tcp
-modprobe brd rd_nr=1 rd_size=24576
-modprobe null_blk nr_devices=0
-mount -t configfs configfs /sys/kernel/config
-
-# null_disk NUMBER: /dev/nullbNUMBER, a disk in memory that discards. They are made in order: old kernels number them, later ones name them.
-null_disk() {
-    local folder=/sys/kernel/config/nullb/nullb$1
-    mkdir "$folder"
-    echo 24 > "$folder/size"
-    echo 1 > "$folder/memory_backed"
-    echo 1 > "$folder/discard"
-    echo 1 > "$folder/power"
-}
-
+target_modules nvmet_tcp
+lio_backstores
 digests=(HeaderDigest=CRC32C,None DataDigest=CRC32C,None)
-
-need memory backstore rd_mcp memory rd_pages=6144
-truncate -s 24M /tmp/lio.img /tmp/nvmet.img
-need file backstore fileio file fd_dev_name=/tmp/lio.img,fd_dev_size=25165824,fd_buffered_io=1 block_size=4096 emulate_tpu=1 emulate_tpws=1
-need null-disk null_disk 0
-need block backstore iblock block udev_path=/dev/nullb0 emulate_tpu=1 emulate_tpws=1
-
 need target-memory target memory rd_mcp_0/memory "${digests[@]}"
 need target-file target file fileio_0/file "${digests[@]}"
 need target-block target block iblock_0/block InitialR2T=Yes ImmediateData=No FirstBurstLength=4096 MaxBurstLength=8192 MaxRecvDataSegmentLength=4096
 need chap chap file
 
-nvmet_port "$PEER_ADDRESS"
-need subsystem-block subsystem block /dev/ram0
-need subsystem-file subsystem file /tmp/nvmet.img
-need null-disk-2 null_disk 1
-need subsystem-null subsystem null /dev/nullb1
-
-echo "# serving"
-stty -echo < /dev/ttyS1
-while read -r order name < /dev/ttyS1; do
-    case $order in
-        restart-iscsi) target_enabled "$name" 0 && target_enabled "$name" 1 ;;
-        restart-nvme) subsystem_enabled "$name" 0 && subsystem_enabled "$name" 1 ;;
-        stop) break ;;
-    esac
-    echo "# done $order $?"
-done
-
-for name in memory file block; do check target-$name-gone target_gone $name; done
-for name in block file null; do check subsystem-$name-gone subsystem_gone $name; done
+nvmet_port tcp "$PEER_ADDRESS" "$NVME_PORT"
+subsystems
+serve
+targets_gone
+subsystems_gone

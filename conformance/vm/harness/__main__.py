@@ -27,12 +27,14 @@ WITHOUT_UBLK = "6.1"
 """A kernel of Debian's whose driver is not there, or too old."""
 SELFTEST_SCRIPTS = ("iscsi", "iscsi_chap", "nvme", "siw", "rxe")
 PEERS_SCRIPTS = ("peers",)
+PEERS_MORE = ("peers_siw", "peers_rxe")
+"""Those over RDMA, which run only by name."""
 RDMA_SCRIPTS = ("iwarp", "roce")
 RDMA_MORE = ("iwarp_strict",)
 """Scripts that run only by name."""
 HARDSHIPS = {"crash": Crash, "contend": Contend}
 """Commands with one script of the same name each."""
-SCRIPTS_OF = {"run": SCRIPTS, "selftest": SELFTEST_SCRIPTS, "rdma": (*RDMA_SCRIPTS, *RDMA_MORE)}
+SCRIPTS_OF = {"run": SCRIPTS, "selftest": SELFTEST_SCRIPTS, "peers": (*PEERS_SCRIPTS, *PEERS_MORE), "rdma": (*RDMA_SCRIPTS, *RDMA_MORE)}
 """Commands whose scripts can be chosen."""
 LINKS = {"contend": 2}
 """Links of the guest's, where one is not enough."""
@@ -92,7 +94,7 @@ def arguments() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     for name, purpose in {
         "run": "boot one guest, run scripts in it against `linerate serve`, print their results",
-        "peers": "boot one guest with LIO and nvmet, run the volume contract's suite and `linerate copy` against them, print the results",
+        "peers": "boot one guest with LIO and nvmet, over TCP or RDMA, run the volume contract's suite and `linerate copy` against them, print the results",
         "rdma": "boot one guest whose initiators come over RDMA, with its software adapters, and cut its link",
         "crash": "file systems over dm-log-writes on a server that is killed; every settled state of the log is checked",
         "contend": "two initiators take a disk from each other while links are cut and the server is killed; their history is judged",
@@ -205,7 +207,7 @@ def judge_clients(guest: Guest, child: Child, account: tuple[Report, Peers]) -> 
     """The guest serves: runs the clients against it."""
     report, peers = account
     start = time.monotonic()
-    for name, reason in peers.judge(guest, child):
+    for name, reason in peers.judge(guest, child, report.running or ""):
         show(report.add(name, reason))
     print(f"# {time.monotonic() - start:.1f} s for the clients", flush=True)
 

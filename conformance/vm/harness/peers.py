@@ -1,8 +1,8 @@
 """The kernel's own targets, LIO and nvmet, as peers of Linerate's clients: the guest serves, and the clients run beside it in the run's network.
 
-The guest's script `peers` sets the targets up, says `# serving`, and takes orders on its serial line. The clients are two programs: the volume
-contract's suite (`cargo build -p linerate --example contract`), and `linerate copy`, for a session that ends in the middle. What a peer is known
-to do otherwise than the standards is named here, with what was seen.
+The guest's script sets the targets up, says `# serving`, and takes orders on its serial line: `peers` over TCP, `peers_siw` over RDMA by software iWARP, `peers_rxe` by
+software RoCE. The clients are two programs: the volume contract's suite (`cargo build -p linerate --example contract`), and `linerate`, which discovers, copies and compares, also
+when a session ends in the middle or a link is cut. What a peer is known to do otherwise than the standards is named here, with what was seen.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from .guest import Guest
@@ -41,19 +42,106 @@ COPIES = ("torn",)
 """LIO's `rd_mcp` and `fileio`, `brd`, and nvmet on a file copy to and from memory that requests share, with no lock: a block then holds parts of two writes
 that overlapped, now and then ("block 121 carries the stamp (1, 273), but from byte 96 on it is not that write's", of `rd_mcp`). `null_blk` has a lock."""
 
-SUITES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
-    ("iscsi", "memory", "", (*LIO, *COPIES)),
-    ("iscsi", "memory", DIGESTS["iscsi"], (*LIO, *COPIES)),
-    ("iscsi", "file", CHAP_OPTIONS, (*LIO, *COPIES)),
-    ("iscsi", "block", "", LIO),
-    ("nvme", "block", "", COPIES),
-    ("nvme", "file", DIGESTS["nvme"], COPIES),
-    ("nvme", "null", "", ()),
-)
-"""Protocol, volume, options of the URL, and what of the peer's is known, in the words of `examples/contract`."""
+CUT_SECONDS = 14.0
+"""How long a link is cut: longer than a client waits for an answer."""
 
-RESTARTED = (("iscsi", "memory"), ("nvme", "block"))
-"""Volumes whose sessions are ended while they are read."""
+
+@dataclass(frozen=True)
+class Peer:
+    """A volume of the guest's, as a client reaches it."""
+
+    protocol: str
+    volume: str
+    options: str = ""
+    """Of its URL."""
+    faults: tuple[str, ...] = ()
+    """What of the peer's is known, in the words of `examples/contract`."""
+
+    @property
+    def name(self) -> str:
+        """For results."""
+        return "-".join([self.protocol, self.volume, *(["with-options"] if self.options else [])])
+
+    @property
+    def is_nvme(self) -> bool:
+        """Whether it is nvmet's, and not LIO's."""
+        return self.protocol.startswith("nvme")
+
+    @property
+    def target(self) -> str:
+        """The name of its subsystem or target."""
+        return f"{SUBSYSTEM_PREFIX if self.is_nvme else TARGET_PREFIX}:{self.volume}"
+
+    @property
+    def portal(self) -> str:
+        """Where its name is discovered; without options."""
+        scheme = {"iscsi": "iscsi", "iser": "iser", "nvme": "nvme+tcp"}.get(self.protocol, "nvme+rdma")
+        return f"{scheme}://{GUEST_ADDRESS}:{NVME_PORT if self.is_nvme else ISCSI_PORT}"
+
+    @property
+    def query(self) -> str:
+        """The options as they end a URL."""
+        return f"?{self.options}" if self.options else ""
+
+    @property
+    def url(self) -> str:
+        """For Linerate's clients."""
+        return f"{self.portal}/{self.target}/{int(self.is_nvme)}{self.query}"
+
+    @property
+    def restart(self) -> str:
+        """The order that ends its sessions."""
+        return f"restart-{'nvme' if self.is_nvme else 'iscsi'} {self.volume}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What runs against the targets of one script."""
+
+    discovered: tuple[Peer, ...]
+    """Discovery has to tell their names."""
+    suites: tuple[Peer, ...] = ()
+    restarted: tuple[Peer, ...] = ()
+    """Their sessions are ended while they are read."""
+    cut: tuple[Peer, ...] = ()
+    """Their link is cut while they are read."""
+
+
+TRIALS = {
+    "peers": Trial(
+        discovered=(Peer("iscsi", "block"), Peer("nvme", "null")),
+        suites=(
+            Peer("iscsi", "memory", "", (*LIO, *COPIES)),
+            Peer("iscsi", "memory", DIGESTS["iscsi"], (*LIO, *COPIES)),
+            Peer("iscsi", "file", CHAP_OPTIONS, (*LIO, *COPIES)),
+            Peer("iscsi", "block", "", LIO),
+            Peer("nvme", "block", "", COPIES),
+            Peer("nvme", "file", DIGESTS["nvme"], COPIES),
+            Peer("nvme", "null"),
+        ),
+        restarted=(Peer("iscsi", "memory"), Peer("nvme", "block")),
+    ),
+    "peers_siw": Trial(
+        discovered=(Peer("iser", "block"), Peer("nvme-iwarp", "null")),
+        suites=(
+            Peer("iser", "memory", "", (*LIO, *COPIES)),
+            Peer("iser", "memory", "crc=1", (*LIO, *COPIES)),
+            Peer("iser", "file", CHAP_OPTIONS, (*LIO, *COPIES)),
+            Peer("iser", "block", "", LIO),
+            Peer("nvme-iwarp", "block", "", COPIES),
+            Peer("nvme-iwarp", "file", "crc=1", COPIES),
+            Peer("nvme-iwarp", "null"),
+        ),
+        restarted=(Peer("iser", "memory"), Peer("nvme-iwarp", "block")),
+        # LIO's iSER does not come back from a cut: it cannot answer (`isert_post_recv: ib_post_recv() failed with ret: -107`, `Got unknown fabric queue status`), keeps the
+        # commands for ever, answers no login of any initiator any more, and the guest's `rmdir` of the target hangs.
+        cut=(Peer("nvme-iwarp", "block"),),
+    ),
+    # A volume takes a queue pair for administration and others for I/O. Linerate's client has a socket for each, and at RoCEv2's port, which the kernel's peer sends to,
+    # there can be one: discovery has one queue pair.
+    "peers_rxe": Trial(discovered=(Peer("nvme-roce", "null", "transport=roce"),)),
+}
+"""By the guest's script."""
 
 
 class Peers(Server):
@@ -73,19 +161,22 @@ class Peers(Server):
     def start(self) -> None:
         """The guest is the server: nothing is started here."""
 
-    def tests(self, guest: Guest, child: Child) -> Iterator[tuple[str, Callable[[], None]]]:
+    def tests(self, guest: Guest, child: Child, script: str) -> Iterator[tuple[str, Callable[[], None]]]:
         """Names, and what to do."""
-        for protocol, volume, options, faults in SUITES:
-            name = "-".join([protocol, volume, *(["with-options"] if options else [])])
-            yield f"contract-{name}", lambda p=protocol, v=volume, o=options, f=faults: self._contract(self._url(p, v, o), f)
-        for protocol, volume in RESTARTED:
-            order = f"restart-{protocol} {volume}"
-            yield f"restart-{protocol}-{volume}", lambda p=protocol, v=volume, o=order: self._restarted(self._url(p, v), lambda: guest.order(child, o))
+        trial = TRIALS[script]
+        for peer in trial.discovered:
+            yield f"discover-{peer.protocol}", lambda peer=peer: self._discovered(peer)
+        for peer in trial.suites:
+            yield f"contract-{peer.name}", lambda peer=peer: self._contract(peer)
+        for peer in trial.restarted:
+            yield f"restart-{peer.name}", lambda peer=peer: self._read_through(peer, lambda: guest.order(child, peer.restart))
+        for peer in trial.cut:
+            yield f"cut-{peer.name}", lambda peer=peer: self._read_through(peer, lambda: self.network.cut((0,), CUT_SECONDS))
 
-    def judge(self, guest: Guest, child: Child) -> Iterator[tuple[str, str | None]]:
-        """Runs every test; gives its name and what went wrong. The guest is told to stop at the end. When the guest is lost, what a client says of
+    def judge(self, guest: Guest, child: Child, script: str) -> Iterator[tuple[str, str | None]]:
+        """Runs every test of a script's; gives its name and what went wrong. The guest is told to stop at the end. When the guest is lost, what a client says of
         it ("No route to host") is no verdict on the client: that test is told as the guest's loss, and the rest is not run."""
-        for name, run in self.tests(guest, child):
+        for name, run in self.tests(guest, child, script):
             try:
                 run()
                 yield name, None
@@ -96,19 +187,17 @@ class Peers(Server):
                 yield name, str(error)
         guest.order(child, "stop")
 
-    @staticmethod
-    def _url(protocol: str, volume: str, options: str = "") -> str:
-        urls = {
-            "iscsi": f"iscsi://{GUEST_ADDRESS}:{ISCSI_PORT}/{TARGET_PREFIX}:{volume}/0",
-            "nvme": f"nvme+tcp://{GUEST_ADDRESS}:{NVME_PORT}/{SUBSYSTEM_PREFIX}:{volume}/1",
-        }
-        return urls[protocol] + (f"?{options}" if options else "")
+    def _discovered(self, peer: Peer) -> None:
+        """Discovery at the peer's portal tells its name."""
+        if peer.target not in (said := self._run([self._linerate, "discover", peer.portal + peer.query])):
+            raise HarnessError(f"discovery does not tell {peer.target}:\n{said}")
 
-    def _contract(self, url: str, faults: tuple[str, ...]) -> None:
+    def _contract(self, peer: Peer) -> None:
         """The volume contract's suite."""
-        self._run([self._suite, url, *faults])
+        self._run([self._suite, peer.url, *peer.faults])
 
-    def _run(self, argv: list[str | Path]) -> None:
+    def _run(self, argv: list[str | Path]) -> str:
+        """Runs a client, and returns what it printed."""
         environment = {**os.environ, "CHAP_SECRET": CHAP_SECRET, "CHAP_MUTUAL_SECRET": CHAP_MUTUAL_SECRET}
         inside = self.network.inside(argv)
         done = subprocess.run(inside, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False)
@@ -116,22 +205,24 @@ class Peers(Server):
             log.write(done.stdout + done.stderr)
         if done.returncode != 0:
             raise HarnessError(done.stderr.strip() or f"{argv[0]} ended with {done.returncode}")
+        return done.stdout
 
-    def _restarted(self, url: str, restart: Callable[[], None]) -> None:
-        """The peer ends the session while the volume is read, and takes the next one: the copy goes on, and every byte is right."""
+    def _read_through(self, peer: Peer, interrupt: Callable[[], None]) -> None:
+        """The session ends while the volume is read, and the peer takes the next one: the copy goes on, and every byte is right."""
         source, back = self.folder / "source.raw", self.folder / "back.raw"
         source.write_bytes(secrets.token_bytes(SIZE))
         back.unlink(missing_ok=True)
-        self._run([self._linerate, "copy", f"file:{source}", url, "--overwrite"])
-        copy = self.network.inside([self._linerate, "copy", f"limit=4M/s+{url}", f"file:{back}?size={SIZE}", "--overwrite"])
-        with Child(copy, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as reading:
+        self._run([self._linerate, "copy", f"file:{source}", peer.url, "--overwrite"])
+        copy = self.network.inside([self._linerate, "copy", f"limit=4M/s+{peer.url}", f"file:{back}?size={SIZE}", "--overwrite"])
+        with self.log.open("ab") as log, Child(copy, stdout=subprocess.DEVNULL, stderr=log.fileno()) as reading:
             deadline = time.monotonic() + SUITE_SECONDS
             while not back.exists() or back.stat().st_blocks * 512 < WELL_BEGUN:
                 if reading.exit_code() is not None or time.monotonic() > deadline:
                     raise HarnessError(f"the copy did not get going ({reading.exit_code()})")
                 time.sleep(0.02)
-            restart()
+            interrupt()
             if (code := reading.wait(SUITE_SECONDS)) != 0:
                 raise HarnessError(f"the copy ended with {code}")
+        self._run([self._linerate, "compare", f"file:{back}", peer.url])
         if back.read_bytes() != source.read_bytes():
             raise HarnessError("the copy differs from what was written")

@@ -23,9 +23,14 @@ LOSS = re.compile(r"I/O error|detected conn error|timeout, reset controller|ping
 WARNING_ENDS = "---[ end trace"
 """The last line of a warning of the kernel's, which its calls come before."""
 
-KNOWN_WARNING = ("check_flush_dependency", "pm_runtime_remove", "__iscsi_unbind_session")
-"""Calls that, all in one warning, are a fault of Linux' own and none of a target's: at a logout the initiator takes a SCSI target apart
-on a queue that must not wait for memory, and waits there for power management's, if its work happens to be due, which may."""
+KNOWN_WARNINGS = (
+    # At a logout the initiator takes a SCSI target apart on a queue that must not wait for memory, and waits there for power management's, if its work happens
+    # to be due, which may.
+    ("check_flush_dependency", "pm_runtime_remove", "__iscsi_unbind_session"),
+    # LIO's iSER cannot send a response, because the initiator has left, and releases a command that is still in its connection's list.
+    ("iscsit_release_cmd", "ib_cq_poll_work"),
+)
+"""Calls that, all in one warning, are a fault of Linux' own and none of a peer's."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class Report:
 
 
 def without_known_warnings(lines: list[str]) -> list[str]:
-    """Leaves each warning out, from its first line to the end of its trace, if its calls are `KNOWN_WARNING`'s."""
+    """Leaves each warning out, from its first line to the end of its trace, if its calls are those of one of `KNOWN_WARNINGS`."""
     kept: list[str] = []
     begun: int | None = None
     for line in lines:
@@ -134,7 +139,8 @@ def without_known_warnings(lines: list[str]) -> list[str]:
         if "WARNING: CPU" in line:
             begun = len(kept) - 1
         elif WARNING_ENDS in line and begun is not None:
-            if all(any(call in told for told in kept[begun:]) for call in KNOWN_WARNING):
+            warning = kept[begun:]
+            if any(all(any(call in told for told in warning) for call in calls) for calls in KNOWN_WARNINGS):
                 del kept[begun:]
             begun = None
     return kept

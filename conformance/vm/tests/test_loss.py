@@ -99,8 +99,8 @@ class LossTest(unittest.TestCase):
             raise HarnessError("No route to host")
 
         peers = Peers.__new__(Peers)
-        peers.tests = lambda _guest, _child: iter([("first", unreachable), ("second", unreachable)])
-        told = list(peers.judge(guest(self.folder, console=PANIC), Emulator(0)))
+        peers.tests = lambda _guest, _child, _script: iter([("first", unreachable), ("second", unreachable)])
+        told = list(peers.judge(guest(self.folder, console=PANIC), Emulator(0), "disk"))
         self.assertEqual([name for name, _ in told], ["first"])
         self.assertIn("the guest was lost: its kernel broke down", told[0][1])
 

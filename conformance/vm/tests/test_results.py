@@ -7,7 +7,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness.results import Report  # noqa: E402
+from harness.results import KNOWN_WARNINGS, Report  # noqa: E402
 
 
 def report(*lines: str, why: str = "the guest is gone") -> Report:
@@ -80,6 +80,13 @@ class ReportTest(unittest.TestCase):
                 other = told if missing else ["[  5.1] WARNING: CPU: 0 PID: 896 at mm/slub.c:1 somewhere", *told]
                 self.assertIsNotNone(Report(()).kernel("\n".join(other)).reason)
         self.assertIsNotNone(Report(()).kernel("\n".join([*whole, "[  6.0] Oops: 0002"])).reason)
+
+    def test_each_warning_of_linux_own_is_known(self) -> None:
+        for calls in KNOWN_WARNINGS:
+            with self.subTest(calls=calls):
+                whole = ["[  5.1] WARNING: CPU: 0 PID: 896 at somewhere", *(f"[  5.2]  {call}+0x1/0x2" for call in calls), "[  5.3] ---[ end trace 0000000000000000 ]---"]
+                self.assertIsNone(Report(()).kernel("\n".join(whole)).reason)
+                self.assertIsNotNone(Report(()).kernel("\n".join([whole[0], *whole[2:]])).reason)
 
     def test_a_quiet_kernel_passes(self) -> None:
         self.assertIsNone(Report(()).kernel("[  1.0] sd 0:0:0:0: Power-on or device reset occurred\n").reason)

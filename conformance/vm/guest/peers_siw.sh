@@ -1,0 +1,22 @@
+# LIO's iSER and nvmet over RDMA, by the kernel's software iWARP: the build whose faults as a target are mended.
+
+. ./lib.sh
+. ./rdma_lib.sh
+. ./peers_lib.sh
+
+need load rdma_modules siw_target
+need link rdma_link siw0 siw
+target_modules ib_isert nvmet_rdma
+lio_backstores
+LIO_TRANSPORT=iser
+need target-memory target memory rd_mcp_0/memory
+need target-file target file fileio_0/file
+need target-block target block iblock_0/block ImmediateData=No FirstBurstLength=4096 MaxBurstLength=8192
+need chap chap file
+
+nvmet_port rdma "$PEER_ADDRESS" "$NVME_PORT"
+subsystems
+serve
+targets_gone
+subsystems_gone
+check unlink rdma link delete siw0
