@@ -1,4 +1,4 @@
-# Linux' initiators over its software RoCE, `rdma_rxe`: as usual, and over a network that loses one packet in a hundred, each way.
+# Linux' initiators over its software RoCE, `rdma_rxe`: as usual, and NVMe over a network that loses one packet in a hundred, each way.
 . ./initiators_lib.sh
 
 start_nvme
@@ -10,14 +10,10 @@ iser "$ROCE_ISCSI_PORTAL"
 
 need loss/begins ask lose 1
 for volume in ram file; do
-    need "loss/nvme/$volume/connect" connect "$volume" --keep-alive-tmo=5 --reconnect-delay=2 --ctrl-loss-tmo=120
-    use_disk "loss/nvme/$volume" "$disk"
-    check "loss/nvme/$volume/large" fio_verify "$disk" --bs=256k --size=8m
-    check "loss/nvme/$volume/disconnect" disconnect "$volume"
-    need "loss/iser/$volume/login" login "$volume"
-    use_disk "loss/iser/$volume" "$disk"
-    check "loss/iser/$volume/large" fio_verify "$disk" --bs=256k --size=8m
-    check "loss/iser/$volume/logout" logout "$volume"
+    need "loss/$volume/connect" connect "$volume" --keep-alive-tmo=5 --reconnect-delay=2 --ctrl-loss-tmo=120
+    use_disk "loss/$volume" "$disk"
+    check "loss/$volume/large" fio_verify "$disk" --bs=256k --size=8m
+    check "loss/$volume/disconnect" disconnect "$volume"
 done
 need loss/ends ask lose 0
 check unlink rdma link delete rxe0
