@@ -39,8 +39,8 @@ impl<M> Mail<M> {
         waiting.get_mut(chosen)?.pop_front()
     }
 
-    fn put(&self, way: Way, message: M) {
-        let Way { from, to } = way;
+    fn put(&self, way: Between, message: M) {
+        let Between { from, to } = way;
         let mut links = lock(&self.links);
         let link = links.get_mut(usize::from(to)).and_then(|senders| senders.get_mut(usize::from(from)));
         if let Some(link) = link {
@@ -57,7 +57,7 @@ impl<M> std::fmt::Debug for Mail<M> {
 
 /// From which core to which.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct Between {
     from: CoreIndex,
     to: CoreIndex,
 }
@@ -78,7 +78,7 @@ impl<M: Send> Postbox<M> for Sender<M> {
             None => vec![(core, message)],
         };
         for (to, message) in posted {
-            self.mail.put(Way { from: self.from, to }, message);
+            self.mail.put(Between { from: self.from, to }, message);
         }
     }
 

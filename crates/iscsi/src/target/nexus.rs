@@ -89,3 +89,81 @@ impl Nexus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+    use alloc::vec;
+
+    use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
+    use volume::reservation::Registrant;
+    use volume::{Features, Geometry, Limits};
+
+    use super::*;
+
+    const DISK: VolumeId = VolumeId::new(1, 0);
+
+    fn geometry(blocks: u64) -> Geometry {
+        Geometry { blocks, block_size: 512, physical_block_size: 512 }
+    }
+
+    /// The view of one disk of eight blocks.
+    fn server() -> DeviceServer {
+        let identity = UnitIdentity {
+            vendor: "LINERATE".into(),
+            product: "DISK".into(),
+            revision: "1".into(),
+            serial: "0001".into(),
+            naa: [0x30, 0, 0, 0, 0, 0, 0, 1],
+            uuid: [7; 16],
+            incarnation: None,
+        };
+        let unit = LogicalUnit {
+            lun: 0,
+            volume: DISK,
+            geometry: geometry(8),
+            limits: Limits::default(),
+            features: Features::empty(),
+            identity,
+        };
+        let device = TargetDevice {
+            port_name: "iqn.2026-11.org.example:t,t,0x0001".into(),
+            device_name: "iqn.2026-11.org.example:t".into(),
+            relative_port: 1,
+            port_group: 1,
+            units: vec![unit],
+        };
+        let (initiator_port, target_port) = ("i".into(), "t".into());
+        DeviceServer::new(
+            Arc::new(device),
+            Registrant::Nexus { initiator_port, target_port, relative_port: 1 },
+        )
+    }
+
+    fn blocks(nexus: &Nexus) -> Option<u64> {
+        Some(nexus.server()?.device().units.first()?.geometry.blocks)
+    }
+
+    #[test]
+    fn what_happened_before_it_opened_is_told_and_so_is_what_happens_then() {
+        let mut nexus = Nexus::awaited();
+        nexus.handle_event(DISK, NexusEvent::CapacityChanged(geometry(16)));
+        assert_eq!((nexus.is_open(), blocks(&nexus)), (false, None));
+        nexus.open(server());
+        assert_eq!((nexus.is_open(), blocks(&nexus)), (true, Some(16)));
+        nexus.handle_event(DISK, NexusEvent::CapacityChanged(geometry(32)));
+        nexus.give_up();
+        assert_eq!(blocks(&nexus), Some(32), "one that is open stays");
+    }
+
+    #[test]
+    fn what_was_kept_is_gone_once_none_begins() {
+        let mut nexus = Nexus::awaited();
+        nexus.handle_event(DISK, NexusEvent::CapacityChanged(geometry(16)));
+        nexus.give_up();
+        nexus.handle_event(DISK, NexusEvent::CapacityChanged(geometry(32)));
+        assert!(nexus.server_mut().is_none());
+        nexus.open(server());
+        assert_eq!(blocks(&nexus), Some(8));
+    }
+}

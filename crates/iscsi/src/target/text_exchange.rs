@@ -162,7 +162,11 @@ mod tests {
     const TASK: u32 = 7;
 
     /// What comes of a whole question: the text of the response, once it is answered by `answer` if it has to be.
-    fn ask(negotiation: &mut TextNegotiation, request: &TextRequest, answer: &str) -> Result<TextReply, Violation> {
+    fn ask(
+        negotiation: &mut TextNegotiation,
+        request: &TextRequest,
+        answer: &str,
+    ) -> Result<TextReply, Violation> {
         let mut tags = TransferTags::default();
         match negotiation.take(request, b"Key=Value\0", &mut tags)? {
             Asked::Part(response) => Ok(TextReply { response, text: Vec::new() }),
