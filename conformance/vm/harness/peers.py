@@ -132,7 +132,8 @@ TRIALS = {
             Peer("nvme-iwarp", "file", "crc=1", COPIES),
             Peer("nvme-iwarp", "null"),
         ),
-        restarted=(Peer("iser", "memory"), Peer("nvme-iwarp", "block")),
+        # Switching a target of LIO's off while it is read over iSER hangs in the guest now and then (once in four runs), and the target with it.
+        restarted=(Peer("nvme-iwarp", "block"),),
         # LIO's iSER does not come back from a cut: it cannot answer (`isert_post_recv: ib_post_recv() failed with ret: -107`, `Got unknown fabric queue status`), keeps the
         # commands for ever, answers no login of any initiator any more, and the guest's `rmdir` of the target hangs.
         cut=(Peer("nvme-iwarp", "block"),),
@@ -192,8 +193,20 @@ class Peers(Server):
         if peer.target not in (said := self._run([self._linerate, "discover", peer.portal + peer.query])):
             raise HarnessError(f"discovery does not tell {peer.target}:\n{said}")
 
+    def _reach(self, peer: Peer) -> None:
+        """Asks until the portal answers. LIO takes one login at a time, and over iSER it waits 15 s for the login of an initiator that has left behind its MPA request, as
+        suites do ("isert_get_login_rx: isert_conn … interrupted before got login req"). Another one's login times out meanwhile."""
+        for last in (False, False, False, True):
+            try:
+                return self._discovered(Peer(peer.protocol, peer.volume))
+            except HarnessError:
+                if last:
+                    raise
+
     def _contract(self, peer: Peer) -> None:
         """The volume contract's suite."""
+        if peer.protocol == "iser":
+            self._reach(peer)
         self._run([self._suite, peer.url, *peer.faults])
 
     def _run(self, argv: list[str | Path]) -> str:
