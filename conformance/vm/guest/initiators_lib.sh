@@ -47,7 +47,7 @@ reset_under_io() {
     nvme reset "/dev/$controller" && wait $!
 }
 
-# Linux' iSER initiator sometimes takes the answer to a login and sends nothing more (about one discovery of 200 under emulation; a capture shows the answer
+# Linux' iSER initiator sometimes takes the answer to a login and sends nothing more (one discovery of 388 under emulation; a capture shows the answer
 # acknowledged and no text request), and iscsiadm crashes when it tries again by itself. So it gives up early, and a new one asks.
 iser_discover() {
     local attempt
