@@ -11,15 +11,15 @@ use alloc::vec::Vec;
 use buf::{Buf, Pool};
 use protocol::{CloseReason, Ended, Instant, Notice, Parties, Placement, Transmit};
 use verbs::{
-    ConnectedQueuePair, Consumer, ManagedQueuePair, QueuePairState, SetupAnswer, SetupEvent, WorkCompletion,
-    WorkDone, WorkMemory, WorkRequest,
+    ConnectedQueuePair, Consumer, ManagedQueuePair, QueueLimits, QueuePairState, SetupAnswer, SetupEvent,
+    WorkCompletion, WorkDone, WorkMemory, WorkRequest,
 };
 use volume::VolumeId;
 use zerocopy::FromBytes;
 
 use super::controller_transport::ControllerTransport;
 use super::private_data::{AcceptReply, ConnectRequest, RejectReply, RejectStatus};
-use super::work::{QueuePairNeeds, Work};
+use super::work::Work;
 use crate::controller::{Action, Admission, ControllerQueue, Input, Integrity, Portal};
 use crate::limits::{ADMIN_QUEUE, RDMA_IN_CAPSULE};
 use crate::sqe::SubmissionQueueEntry;
@@ -72,13 +72,13 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
     }
 
     /// What the queue pair must hold for any queue that hosts may have on `portal`.
-    pub fn needs(portal: &Portal) -> QueuePairNeeds {
+    pub fn needs(portal: &Portal) -> QueueLimits {
         let depth = portal.subsystems.iter().map(|subsystem| subsystem.limits.depth).max();
         let entries = usize::from(depth.unwrap_or(0).max(ADMIN_QUEUE));
         let transfer = portal.subsystems.iter().map(|subsystem| subsystem.limits.max_transfer).max();
         let longest = from_field(transfer.unwrap_or(0)).max(1 << 20);
         // A command's data, and its end.
-        QueuePairNeeds { sends: entries.saturating_mul(2), receives: entries, regions: 0, longest }
+        QueueLimits { sends: entries.saturating_mul(2), receives: entries, regions: 0, longest }
     }
 
     /// The queue pair below.
