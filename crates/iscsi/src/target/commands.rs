@@ -34,11 +34,13 @@ use crate::pdu::{Residual, ScsiCommand, extended_cdb};
 use crate::sequence::Delivery;
 use crate::violation::Violation;
 
-/// A command that has a task, and what the device server wants first.
-#[derive(Debug)]
-pub(super) struct Begun {
-    slot: u16,
-    step: Step,
+/// A command that violates the protocol, and how much of it was done.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RefusedCommand {
+    /// Nothing: its PDU is at fault.
+    NotBegun(Violation),
+    /// It has a task.
+    Begun(Violation),
 }
 
 /// The initiator has stopped in the middle of a PDU: its buffer cannot be taken back, and the connection is of no use any more.
@@ -138,31 +140,45 @@ impl Commands {
         self.tasks.are_collecting()
     }
 
-    /// Begins a command that was delivered so. `None` when there is no task for it.
+    /// Handles a command that was delivered so. If it is withheld, for want of memory for its data, it was carried out as far as that.
     ///
     /// # Errors
-    /// What its PDU violates: the command has not begun.
-    #[inline]
-    pub(super) fn begin<D: TargetDatamover>(
+    /// What it violates.
+    #[inline(never)]
+    pub(super) fn handle_command<D: TargetDatamover>(
         &mut self,
         context: &mut Context<D>,
         pdu: ReceivedPdu<'_>,
         delivery: Delivery,
-    ) -> Result<Option<Begun>, Violation> {
+    ) -> Result<Disposition, RefusedCommand> {
         let command = ScsiCommand::from_bytes(pdu.header);
         if let Err(violation) = self.check(&command, delivery) {
             context.numbers.window.finish(delivery);
-            return Err(violation);
+            return Err(RefusedCommand::NotBegun(violation));
         }
-        let Some(slot) = self.tasks.insert(command.task_tag()) else { return Ok(None) };
-        let Some(task) = self.tasks.get(slot) else { return Ok(None) };
+        let Some(slot) = self.tasks.insert(command.task_tag()) else { return Ok(Disposition::Taken) };
+        let Some(task) = self.tasks.get(slot) else { return Ok(Disposition::Taken) };
         (task.lun, task.expected) = (command.lun, command.expected_length());
         (task.reads, task.delivery) = (command.reads(), delivery);
         if let Err(violation) = begin_collection(task, &command, &context.parameters) {
             self.remove(context, slot);
-            return Err(violation);
+            return Err(RefusedCommand::NotBegun(violation));
         }
-        Ok(self.start(context, slot, &command, pdu.ahs))
+        match self.start(context, slot, &command, pdu.ahs) {
+            Some(Step::ReceiveData { length }) if length as usize <= LARGEST => {
+                let Some(task) = self.tasks.get(slot) else { return Ok(Disposition::Taken) };
+                task.get_data.need(length);
+                (task.buffer, task.heard) = (BufferNeed::one(length), context.now);
+                Ok(self.receive_data(context, slot, pdu))
+            }
+            // Without announced data, or with more than a buffer holds.
+            Some(Step::ReceiveData { .. }) => Err(RefusedCommand::Begun(Violation::DataOverrun)),
+            Some(step) => {
+                self.run(context, slot, step);
+                Ok(Disposition::Taken)
+            }
+            None => Ok(Disposition::Taken),
+        }
     }
 
     #[inline]
@@ -192,7 +208,7 @@ impl Commands {
         slot: u16,
         command: &ScsiCommand,
         ahs: &[u8],
-    ) -> Option<Begun> {
+    ) -> Option<Step> {
         let (server, task) = (self.nexus.server_mut()?, self.tasks.get(slot)?);
         let data = match (command.reads(), command.writes()) {
             (true, _) => DataDirection::In(command.expected_length()),
@@ -210,35 +226,7 @@ impl Commands {
         let command = scsi::Command { lun: command.lun, cdb, data, attribute: command.attribute() };
         let step = server.start(&command, &mut task.command);
         self.spread_events(context);
-        Some(Begun { slot, step })
-    }
-
-    /// Goes on with a command that has begun, whose PDU this is. If it is withheld, for want of memory for its data, it was carried out as far as that.
-    ///
-    /// # Errors
-    /// The command has more data than it says.
-    #[inline]
-    pub(super) fn proceed<D: TargetDatamover>(
-        &mut self,
-        context: &mut Context<D>,
-        begun: Begun,
-        pdu: ReceivedPdu<'_>,
-    ) -> Result<Disposition, Violation> {
-        let Begun { slot, step } = begun;
-        match step {
-            Step::ReceiveData { length } if length as usize <= LARGEST => {
-                let Some(task) = self.tasks.get(slot) else { return Ok(Disposition::Taken) };
-                task.get_data.need(length);
-                (task.buffer, task.heard) = (BufferNeed::one(length), context.now);
-                Ok(self.receive_data(context, slot, pdu))
-            }
-            // Without announced data, or with more than a buffer holds.
-            Step::ReceiveData { .. } => Err(Violation::DataOverrun),
-            step => {
-                self.run(context, slot, step);
-                Ok(Disposition::Taken)
-            }
-        }
+        Some(step)
     }
 
     /// A PDU has come: the one that was withheld, if one was.
@@ -468,7 +456,7 @@ impl Commands {
                 context.actions.push_back(Action::Reserve { tag: slot.into(), volume, registrant, command });
             }
             Step::Complete(reply) => self.answer(context, slot, reply),
-            // Data is asked for once, before anything else (`proceed`).
+            // Data is asked for once, before anything else (`handle_command`).
             Step::ReceiveData { .. } => self.answer(context, slot, without_data(Status::Busy)),
         }
     }

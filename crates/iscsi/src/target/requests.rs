@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use protocol::{CloseReason, Instant, NoticeKind};
 
+use super::commands::RefusedCommand;
 use super::connection::Target;
 use super::management::FunctionScope;
 use super::task_management::{FunctionRequest, Ready, Then};
@@ -50,18 +51,19 @@ impl<D: TargetDatamover> Target<D> {
         if !self.life.state().takes_commands() {
             return Disposition::Taken;
         }
-        let proceeded = match self.commands.begin(&mut self.context, pdu, delivery) {
-            Ok(Some(begun)) => self.commands.proceed(&mut self.context, begun, pdu),
-            Ok(None) => return Disposition::Taken,
-            Err(violation) => {
-                self.violate(violation, Some(pdu.header));
-                return Disposition::Taken;
-            }
-        };
-        proceeded.unwrap_or_else(|violation| {
-            self.violate(violation, None);
-            Disposition::Taken
-        })
+        match self.commands.handle_command(&mut self.context, pdu, delivery) {
+            Ok(disposition) => disposition,
+            Err(refused) => self.refuse_command(refused, pdu.header),
+        }
+    }
+
+    #[cold]
+    fn refuse_command(&mut self, refused: RefusedCommand, header: &Bhs) -> Disposition {
+        match refused {
+            RefusedCommand::NotBegun(violation) => self.violate(violation, Some(header)),
+            RefusedCommand::Begun(violation) => self.violate(violation, None),
+        }
+        Disposition::Taken
     }
 
     /// Judges a request's CmdSN and takes it: `None` when the request is to be ignored.
