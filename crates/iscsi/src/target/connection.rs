@@ -33,8 +33,8 @@ use super::window_width::WindowWidth;
 use crate::chap;
 use crate::connection::State;
 use crate::datamover::{
-    ControlPdu, DataArrival, Disposition, Pending, ReceivedPdu, TargetDatamover, TargetLayer, TaskHandle,
-    UpperLayer,
+    ControlPdu, DataArrival, Disposition, Pending, ReceivedPdu, Sender, TargetDatamover, TargetLayer,
+    TaskHandle, UpperLayer,
 };
 use crate::keys::Parameters;
 use crate::limits::{DISCOVERY_SESSION_TIME, LOGIN_TIME, LOGOUT_TIME, OVERDRAFT};
@@ -463,8 +463,8 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
     }
 
     #[inline]
-    fn mover_and_numbers(&mut self) -> (&mut D, &mut TargetNumbers) {
-        (&mut self.context.mover, &mut self.context.numbers)
+    fn sender(&mut self) -> Sender<'_, D, TargetNumbers> {
+        Sender { mover: &mut self.context.mover, numbers: &mut self.context.numbers }
     }
 
     #[inline]

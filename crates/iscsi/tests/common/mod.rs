@@ -27,7 +27,7 @@ use iscsi::initiator::{self, Config, Discovered, RemoteUnit};
 use iscsi::session::{Reply, Sessions};
 use iscsi::target::{self, Access, Node, Portal, ResetResult, Resources};
 use protocol::pair::{Pair, aperiodic};
-use protocol::{Connection, Group, SeededEntropy};
+use protocol::{Connection, Group, GroupMessage, SeededEntropy};
 use scsi::{LogicalUnit, NexusEvent, TargetDevice, UnitIdentity};
 use volume::{
     Allocation, Completion, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Submission, Tag,
@@ -249,7 +249,7 @@ where
                 }
             }
         }
-        while let Some((member, reply)) = self.sessions.poll_message() {
+        while let Some(GroupMessage { to: member, message: reply }) = self.sessions.poll_message() {
             any = true;
             if member == 1 {
                 self.pair.far.connection.handle_input(now, target::Input::Group(reply));
