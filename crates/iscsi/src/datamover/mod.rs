@@ -13,6 +13,7 @@
 //! Keys that belong to a transport are its own business too: it says what this side negotiates over it, whether what was agreed on is enough, and
 //! what that means to the layer above.
 
+mod forward;
 pub mod iser;
 pub mod tcp;
 
