@@ -24,6 +24,7 @@ use std::sync::Arc;
 use buf::{Buf, BufList, Pool, SharedBuf};
 use iscsi::datamover::tcp;
 use iscsi::initiator::{self, Config, Discovered, RemoteUnit};
+use iscsi::keys::Tuning;
 use iscsi::session::{Reply, Sessions};
 use iscsi::target::{self, Access, Node, Portal, ResetResult, Resources};
 use protocol::pair::{Pair, aperiodic};
@@ -356,4 +357,27 @@ where
     pub fn tell_group(&mut self, reply: Reply) {
         self.pair.far.connection.handle_input(self.pair.now, target::Input::Group(reply));
     }
+}
+
+/// What an initiator may want of bursts, in every combination.
+pub fn burst_settings() -> Vec<Tuning> {
+    let mut all = Vec::new();
+    for immediate_data in [false, true] {
+        for initial_r2t in [false, true] {
+            for (first_burst, max_burst) in [(512, 512), (8192, 65_536), (65_536, 8192), (262_144, 1 << 20)] {
+                for outstanding_r2t in [1, 4] {
+                    all.push(Tuning {
+                        immediate_data,
+                        initial_r2t,
+                        first_burst,
+                        max_burst,
+                        outstanding_r2t,
+                        segment: 16_384,
+                        ..Tuning::default()
+                    });
+                }
+            }
+        }
+    }
+    all
 }
