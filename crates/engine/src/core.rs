@@ -28,7 +28,7 @@ use crate::kind_core::KindCore;
 use crate::limits::NEWCOMERS;
 use crate::message::{Inbound, Member, Message};
 use crate::nvme_controller::{NvmeController, RdmaController, RoceController};
-use crate::queue_pairs::{self, Asked, Joining, RoceLink, Sockets, for_iser, for_nvme};
+use crate::queue_pairs::{self, Asked, Joining, RoceLink, Sockets};
 use crate::volume_kind::VolumeKind;
 use crate::volume_watch::{self, VolumeNews, VolumeWatch};
 
@@ -287,8 +287,8 @@ impl Core {
         let found = self.admit().and_then(|()| self.catalogue.service(local, service).ok_or(NOT_SERVED));
         let listening = found.inspect_err(|_| socket.refuse(&request))?;
         let queues = match &listening.role {
-            ListenerRole::Iscsi(portal) => for_iser(target_needs(portal.queue_depth)),
-            ListenerRole::Nvme(portal) => for_nvme(NvmeController::<RoceController>::needs(portal)),
+            ListenerRole::Iscsi(portal) => target_needs(portal.queue_depth),
+            ListenerRole::Nvme(portal) => NvmeController::<RoceController>::needs(portal),
         };
         let incoming = Incoming { request, config: RoceLink::RESPONDER.responder(queues) };
         let pair = socket.accept(now, incoming, Account::new(&self.volumes.hub.pool));

@@ -1,7 +1,7 @@
 //! The groups that connections share: iSCSI sessions and NVMe subsystems. They live on core 0.
 
 use host::CoreIndex;
-use protocol::{Group, Instant};
+use protocol::{Group, GroupMessage, Instant};
 
 use crate::message::{Answer, Member};
 
@@ -35,10 +35,10 @@ impl Groups {
 
     /// What groups have to say to their members.
     pub(crate) fn poll(&mut self) -> Option<(Member, Answer)> {
-        if let Some((to, reply)) = self.sessions.poll_message() {
-            return Some((to, Answer::Session(reply)));
+        if let Some(GroupMessage { to, message }) = self.sessions.poll_message() {
+            return Some((to, Answer::Session(message)));
         }
-        self.subsystems.poll_message().map(|(to, reply)| (to, Answer::Subsystem(reply)))
+        self.subsystems.poll_message().map(|GroupMessage { to, message }| (to, Answer::Subsystem(message)))
     }
 
     /// Lets groups do what is due.

@@ -13,7 +13,7 @@ use scsi::NexusEvent;
 
 use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
-use crate::iwarp_link::{IwarpLink, for_iser};
+use crate::iwarp_link::IwarpLink;
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall, ResetCall};
 use crate::queue_pairs::OverDatagrams;
 use crate::serving_connection::{ServingConnection, serving_connection};
@@ -57,7 +57,7 @@ impl IscsiTarget {
 impl IscsiTarget<IserTarget> {
     /// A connection for a stream that was just accepted, on which software iWARP is spoken.
     pub(crate) fn connect(portal: &Arc<Portal>, link: IwarpLink, newcomer: Newcomer<'_>) -> IserTarget {
-        let queues = for_iser(target_needs(portal.queue_depth));
+        let queues = target_needs(portal.queue_depth);
         let pair = link.responder(newcomer.now, queues, newcomer.pool);
         IserTarget::new(newcomer.now, Arc::clone(portal), newcomer.resources(), pair)
     }

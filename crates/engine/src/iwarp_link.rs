@@ -3,12 +3,10 @@
 use std::net::SocketAddr;
 
 use buf::{Account, Pool};
-use iscsi::datamover::iser;
 use iwarp::mpa::{Offer, Revision, RtrKinds};
-use iwarp::{Config, QueueLimits, Role};
-use nvme::rdma;
+use iwarp::{Config, Role};
 use protocol::Instant;
-use verbs::PrivateData;
+use verbs::{PrivateData, QueueLimits};
 
 use crate::limits::{INITIATOR_READS, MSS, MSS_LOCAL, TARGET_READS};
 
@@ -59,18 +57,6 @@ impl IwarpLink {
 pub(crate) fn segment_size(peer: SocketAddr, local: Option<SocketAddr>) -> usize {
     let is_here = peer.ip().to_canonical().is_loopback() || local.map(|local| local.ip()) == Some(peer.ip());
     if is_here { MSS_LOCAL } else { MSS }
-}
-
-/// What a queue pair holds for iSER.
-pub(crate) fn for_iser(needs: iser::QueueNeeds) -> QueueLimits {
-    let iser::QueueNeeds { sends, receives, regions, longest } = needs;
-    QueueLimits { sends, receives, regions, longest }
-}
-
-/// What a queue pair holds for NVMe/RDMA.
-pub(crate) fn for_nvme(needs: rdma::QueuePairNeeds) -> QueueLimits {
-    let rdma::QueuePairNeeds { sends, receives, regions, longest } = needs;
-    QueueLimits { sends, receives, regions, longest }
 }
 
 #[cfg(test)]

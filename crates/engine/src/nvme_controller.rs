@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use buf::Pool;
 use nvme::controller::{Action, Connection, Input, Portal, Reservations};
-use nvme::rdma::{ControllerConnection, QueuePairNeeds};
+use nvme::rdma::ControllerConnection;
 use protocol::Instant;
+use verbs::QueueLimits;
 
 use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
-use crate::iwarp_link::{IwarpLink, for_nvme};
+use crate::iwarp_link::IwarpLink;
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
 use crate::queue_pairs::OverDatagrams;
 use crate::serving_connection::{ServingConnection, serving_connection};
@@ -44,14 +45,14 @@ impl NvmeController<RdmaController> {
         pool: &Pool,
         now: Instant,
     ) -> RdmaController {
-        let pair = link.responder(now, for_nvme(RdmaController::needs(portal)), pool);
+        let pair = link.responder(now, RdmaController::needs(portal), pool);
         RdmaController::new(pair, Arc::clone(portal), pool.clone(), now)
     }
 }
 
 impl NvmeController<RoceController> {
     /// What a queue pair must hold for any host's queue.
-    pub(crate) fn needs(portal: &Portal) -> QueuePairNeeds {
+    pub(crate) fn needs(portal: &Portal) -> QueueLimits {
         ControllerConnection::<roce::Connection>::needs(portal)
     }
 

@@ -7,7 +7,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 
-use protocol::{Group, Instant};
+use protocol::{Group, GroupMessage, Instant};
 
 use crate::limits::{REINSTATEMENT_TIME, SESSIONS};
 use crate::pdu::Status;
@@ -198,8 +198,9 @@ impl<M: Copy + PartialEq> Group for Sessions<M> {
         });
     }
 
-    fn poll_message(&mut self) -> Option<(M, Reply)> {
-        self.messages.pop_front()
+    fn poll_message(&mut self) -> Option<GroupMessage<M, Reply>> {
+        let (to, message) = self.messages.pop_front()?;
+        Some(GroupMessage { to, message })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -219,7 +220,7 @@ mod tests {
     }
 
     fn drain(group: &mut Sessions<u8>) -> Vec<(u8, Reply)> {
-        core::iter::from_fn(|| group.poll_message()).collect()
+        core::iter::from_fn(|| group.poll_message()).map(|told| (told.to, told.message)).collect()
     }
 
     fn joined(tsih: u16) -> Reply {
@@ -297,6 +298,6 @@ mod tests {
             group.handle_message(Instant::ZERO, member, join("", 0, 0));
         }
         let last = core::iter::from_fn(|| group.poll_message()).last();
-        assert_eq!(last.unwrap().1, Reply::Refused(Status::OUT_OF_RESOURCES));
+        assert_eq!(last.unwrap().message, Reply::Refused(Status::OUT_OF_RESOURCES));
     }
 }

@@ -106,7 +106,7 @@ where
                     }
                     target::Action::Group(request) => {
                         self.sessions.handle_message(Instant::ZERO, 1, request);
-                        target::Input::Group(self.sessions.poll_message().unwrap().1)
+                        target::Input::Group(self.sessions.poll_message().unwrap().message)
                     }
                     other => panic!("{other:?}"),
                 };

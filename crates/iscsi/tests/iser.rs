@@ -99,7 +99,7 @@ fn it_works_without_send_with_invalidate() {
 fn a_short_send_queue_and_few_regions_are_enough() {
     let portal = portal(4096);
     let blocks = blocks(&portal);
-    let needs = iscsi::datamover::iser::QueueNeeds { sends: 3, regions: 1, ..initiator_needs() };
+    let needs = verbs::QueueLimits { sends: 3, regions: 1, ..initiator_needs() };
     let role = iwarp::Role::Initiator(private_data(Invalidation::Used));
     let queue_pair = common::iser::queue_pair(role, needs, OFFER);
     let entropy = Box::new(protocol::SeededEntropy::new(2));

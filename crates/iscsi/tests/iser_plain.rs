@@ -8,18 +8,18 @@ use std::sync::Arc;
 use buf::{Buf, Pool};
 use common::plain_queue_pair::{Joined, PlainQueuePair};
 use common::{BLOCK, Bench, blocks, config, portal, resources};
-use iscsi::datamover::iser::{self, Invalidation, QueueNeeds, initiator_needs, private_data, target_needs};
+use iscsi::datamover::iser::{self, Invalidation, initiator_needs, private_data, target_needs};
 use iscsi::initiator::{self, Config};
 use iscsi::target::Portal;
 use protocol::pair::aperiodic;
 use protocol::{Connection as _, Ended, Instant, SeededEntropy};
-use verbs::QueuePairLimits;
+use verbs::{QueueLimits, QueuePairLimits};
 use volume::{Extent, Operation, Tag, VolumeErrorKind};
 
 type PlainBench = Bench<iser::InitiatorConnection<PlainQueuePair>, iser::TargetConnection<PlainQueuePair>>;
 
-fn limits(needs: QueueNeeds, remote_invalidation: bool) -> QueuePairLimits {
-    let QueueNeeds { sends, receives, regions, longest } = needs;
+fn limits(needs: QueueLimits, remote_invalidation: bool) -> QueuePairLimits {
+    let QueueLimits { sends, receives, regions, longest } = needs;
     QueuePairLimits { sends, receives, reads: 1, regions, longest, remote_invalidation }
 }
 

@@ -7,7 +7,7 @@ mod common;
 mod records;
 
 use buf::Pool;
-use common::{Bench, config, ends, portal};
+use common::{Bench, burst_settings, config, ends, portal};
 use iscsi::datamover::tcp;
 use iscsi::keys::{DigestPolicy, Tuning};
 use iscsi::{initiator, target};
@@ -42,23 +42,8 @@ fn check(near: Tuning, far: Tuning, chunk: usize) {
 
 #[test]
 fn every_burst_setting() {
-    for immediate_data in [false, true] {
-        for initial_r2t in [false, true] {
-            for (first_burst, max_burst) in [(512, 512), (8192, 65_536), (65_536, 8192), (262_144, 1 << 20)] {
-                for outstanding_r2t in [1, 4] {
-                    let near = Tuning {
-                        immediate_data,
-                        initial_r2t,
-                        first_burst,
-                        max_burst,
-                        outstanding_r2t,
-                        segment: 16_384,
-                        ..Tuning::default()
-                    };
-                    check(near, Tuning { segment: 12_288, ..Tuning::default() }, usize::MAX);
-                }
-            }
-        }
+    for near in burst_settings() {
+        check(near, Tuning { segment: 12_288, ..Tuning::default() }, usize::MAX);
     }
 }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use buf::{Buf, SharedBuf};
-use common::{BLOCK, Bench, config, portal};
+use common::{BLOCK, Bench, burst_settings, config, portal};
 use iscsi::keys::{DigestPolicy, Tuning};
 use iscsi::target::Input;
 use protocol::Connection as _;
@@ -90,23 +90,8 @@ fn a_size_that_changes_while_the_unit_is_probed_is_known_in_the_end() {
 
 #[test]
 fn every_burst_setting() {
-    for immediate_data in [false, true] {
-        for initial_r2t in [false, true] {
-            for (first_burst, max_burst) in [(512, 512), (8192, 65_536), (65_536, 8192), (262_144, 1 << 20)] {
-                for outstanding_r2t in [1, 4] {
-                    let near = Tuning {
-                        immediate_data,
-                        initial_r2t,
-                        first_burst,
-                        max_burst,
-                        outstanding_r2t,
-                        segment: 16_384,
-                        ..Tuning::default()
-                    };
-                    check(near, Tuning { segment: 12_288, ..Tuning::default() }, usize::MAX);
-                }
-            }
-        }
+    for near in burst_settings() {
+        check(near, Tuning { segment: 12_288, ..Tuning::default() }, usize::MAX);
     }
 }
 

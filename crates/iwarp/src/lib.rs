@@ -35,4 +35,4 @@ pub mod terminate;
 mod untagged;
 pub mod violation;
 
-pub use connection::{Config, Connection, QueueLimits, Role};
+pub use connection::{Config, Connection, Role};

@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use protocol::{Group, Instant};
+use protocol::{Group, GroupMessage, Instant};
 
 use crate::fabrics::{HostIdentity, field};
 use crate::lifetime::Lifetime;
@@ -413,8 +413,9 @@ impl<M: Copy + Eq> Group for Subsystems<M> {
 
     fn handle_timeout(&mut self, _now: Instant) {}
 
-    fn poll_message(&mut self) -> Option<(M, Reply)> {
-        self.messages.pop_front()
+    fn poll_message(&mut self) -> Option<GroupMessage<M, Reply>> {
+        let (to, message) = self.messages.pop_front()?;
+        Some(GroupMessage { to, message })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -430,11 +431,15 @@ mod tests {
         HostIdentity { identifier: [identifier; 16], nqn: nqn.into() }
     }
 
+    fn told(to: u32, message: Reply) -> GroupMessage<u32, Reply> {
+        GroupMessage { to, message }
+    }
+
     fn ask(group: &mut Subsystems<u32>, from: u32, request: Request) -> Option<Reply> {
         group.handle_message(Instant::ZERO, from, request);
-        group.poll_message().map(|(to, reply)| {
-            assert_eq!(to, from);
-            reply
+        group.poll_message().map(|told| {
+            assert_eq!(told.to, from);
+            told.message
         })
     }
 
@@ -486,8 +491,8 @@ mod tests {
         group.handle_leave(Instant::ZERO, 2);
         assert_eq!(joined(io(&mut group, 3, (host(1, "a"), 1, 2)).as_ref()), Some(1));
         group.handle_leave(Instant::ZERO, 0);
-        assert_eq!(group.poll_message(), Some((1, Reply::Close)));
-        assert_eq!(group.poll_message(), Some((3, Reply::Close)));
+        assert_eq!(group.poll_message(), Some(told(1, Reply::Close)));
+        assert_eq!(group.poll_message(), Some(told(3, Reply::Close)));
         assert_eq!(group.controllers(), 0);
     }
 
@@ -514,23 +519,23 @@ mod tests {
         ask(&mut group, 0, Request::Ready(ControllerState::Enabled));
         io(&mut group, 1, (host(1, "a"), 1, 1));
         io(&mut group, 2, (host(1, "a"), 1, 2));
-        let lost = |tag| Some((0, Reply::Aborted { tag, aborted: false }));
+        let lost = |tag| Some(told(0, Reply::Aborted { tag, aborted: false }));
         let abort = |group: &mut Subsystems<u32>, qid, tag| {
             group.handle_message(Instant::ZERO, 0, Request::Abort { qid, cid: 70, tag });
             group.poll_message()
         };
         assert_eq!(abort(&mut group, 9, 5), lost(5), "no such queue");
-        assert_eq!(abort(&mut group, 2, 6), Some((2, Reply::Abort { cid: 70, tag: 6 })));
+        assert_eq!(abort(&mut group, 2, 6), Some(told(2, Reply::Abort { cid: 70, tag: 6 })));
         assert_eq!(ask(&mut group, 1, Request::Aborted { tag: 6, aborted: true }), None, "it was not asked");
         group.handle_message(Instant::ZERO, 2, Request::Aborted { tag: 6, aborted: true });
-        assert_eq!(group.poll_message(), Some((0, Reply::Aborted { tag: 6, aborted: true })));
+        assert_eq!(group.poll_message(), Some(told(0, Reply::Aborted { tag: 6, aborted: true })));
         assert_eq!(ask(&mut group, 2, Request::Aborted { tag: 6, aborted: true }), None, "it was answered");
         assert!(abort(&mut group, 2, 7).is_some());
         group.handle_leave(Instant::ZERO, 2);
         assert_eq!(group.poll_message(), lost(7), "its queue went");
         assert!(abort(&mut group, 1, 8).is_some());
         group.handle_message(Instant::ZERO, 0, Request::Ready(ControllerState::Disabled));
-        assert_eq!(group.poll_message(), Some((1, Reply::Close)));
+        assert_eq!(group.poll_message(), Some(told(1, Reply::Close)));
         assert_eq!(group.poll_message(), lost(8), "its controller was disabled");
         assert_eq!(ask(&mut group, 1, Request::Aborted { tag: 8, aborted: true }), None);
     }

@@ -18,7 +18,7 @@ use nvme::sqe::{ALL_NAMESPACES, SubmissionQueueEntry};
 use nvme::status::Status;
 use nvme::subsystem::{Reply, Subsystems};
 use protocol::pair::Half;
-use protocol::{CloseReason, Connection as _, Ended, Group as _, Instant};
+use protocol::{CloseReason, Connection as _, Ended, Group as _, GroupMessage, Instant};
 use volume::{
     Allocation, Completion, Extent, Operation, Outcome, Request, Submission, Tag, VolumeErrorKind, VolumeId,
 };
@@ -193,7 +193,7 @@ impl Rig {
             }
             return true;
         }
-        let Some((to, reply)) = self.group.poll_message() else { return false };
+        let Some(GroupMessage { to, message: reply }) = self.group.poll_message() else { return false };
         self.queues[to].connection.handle_input(NOW, Input::Group(reply));
         true
     }

@@ -403,9 +403,9 @@ fn identified(change: impl Fn(&mut [u8])) -> Vec<Action> {
         pair.far.receive(NOW, &out);
         while let Some(action) = bench.links[0].pair.far.connection.poll_action() {
             if let nvme::controller::Action::Group(request) = action {
-                use protocol::Group as _;
+                use protocol::{Group as _, GroupMessage};
                 bench.group.handle_message(NOW, 0, request);
-                while let Some((to, reply)) = bench.group.poll_message() {
+                while let Some(GroupMessage { to, message: reply }) = bench.group.poll_message() {
                     bench.input(to, nvme::controller::Input::Group(reply));
                 }
             }

@@ -11,15 +11,15 @@ use iwarp::{Connection, Role};
 use nvme::cqe::CompletionQueueEntry;
 use nvme::host::{Action, Failure, Input, RemoteNamespace};
 use nvme::limits::COMMAND_TIME;
-use nvme::rdma::{AcceptReply, ConnectRequest, QueuePairNeeds, RejectReply, RejectStatus};
+use nvme::rdma::{AcceptReply, ConnectRequest, RejectReply, RejectStatus};
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
 use protocol::pair::{Pair, aperiodic};
 use protocol::{CloseReason, Connection as _, Ended, Instant};
 use rdma_fabric::{Host, Iwarp};
 use verbs::{
-    EndReason, PrivateData, QueuePair as _, QueuePairState, RemoteRegion, STag, SetupAnswer, SetupEvent,
-    WorkCompletion, WorkDone, WorkId, WorkMemory, WorkRequest,
+    EndReason, PrivateData, QueueLimits, QueuePair as _, QueuePairState, RemoteRegion, STag, SetupAnswer,
+    SetupEvent, WorkCompletion, WorkDone, WorkId, WorkMemory, WorkRequest,
 };
 use volume::{Durability, Extent, Operation, Outcome, Request, Tag, VolumeErrorKind};
 use zerocopy::{FromBytes, IntoBytes};
@@ -43,7 +43,7 @@ impl Rig {
     /// An I/O queue's host that has asked for a connection.
     fn asking(config: nvme::host::Config) -> (Self, PrivateData) {
         let host = Iwarp::default().host(config, Instant::ZERO);
-        let needs = QueuePairNeeds { sends: 256, receives: 256, regions: 4, longest: 1 << 20 };
+        let needs = QueueLimits { sends: 256, receives: 256, regions: 4, longest: 1 << 20 };
         let mut far = Iwarp::default().pair(Role::Responder, needs, &Pool::new(1 << 20));
         for _ in 0..256 {
             far.post(WorkId(0), WorkRequest::Receive { into: Buf::zeroed(8192) }).unwrap();
@@ -455,7 +455,7 @@ fn commands_wait_for_regions() {
         Iwarp::default().pair(Role::Initiator(Host::private_data(&config)), needs, &Pool::new(1 << 20));
     let (mut rig, _) = Rig::asking(config.clone());
     rig.pair.near = protocol::pair::Half::new(Host::new(pair, config, Instant::ZERO));
-    let needs = QueuePairNeeds { sends: 64, receives: 64, regions: 1, longest: 1 << 20 };
+    let needs = QueueLimits { sends: 64, receives: 64, regions: 1, longest: 1 << 20 };
     let mut far = Iwarp::default().pair(Role::Responder, needs, &Pool::new(1 << 20));
     for _ in 0..64 {
         far.post(WorkId(0), WorkRequest::Receive { into: Buf::zeroed(8192) }).unwrap();

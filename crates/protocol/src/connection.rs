@@ -133,6 +133,15 @@ pub trait Connection {
     fn poll_close(&self) -> Option<CloseReason>;
 }
 
+/// A message from a group to one of its members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupMessage<M, R> {
+    /// The member.
+    pub to: M,
+    /// What it is told.
+    pub message: R,
+}
+
 /// Several connections that share state: an iSCSI session, an NVMe controller and its subsystem.
 ///
 /// A group is owned by one core; its members live on any core and reach it by message.
@@ -154,7 +163,7 @@ pub trait Group {
     fn handle_timeout(&mut self, now: Instant);
 
     /// The next message to a member.
-    fn poll_message(&mut self) -> Option<(Self::Member, Self::Reply)>;
+    fn poll_message(&mut self) -> Option<GroupMessage<Self::Member, Self::Reply>>;
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     fn poll_timeout(&self) -> Option<Instant>;

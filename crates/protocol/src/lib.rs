@@ -21,7 +21,7 @@ pub mod pair;
 mod transmit;
 mod unsent;
 
-pub use connection::{CloseReason, Connection, Ended, Group, Placement};
+pub use connection::{CloseReason, Connection, Ended, Group, GroupMessage, Placement};
 pub use entropy::{Entropy, SeededEntropy};
 pub use instant::{Instant, nanos};
 pub use layer::{Layer, Layered};

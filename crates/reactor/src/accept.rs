@@ -45,7 +45,7 @@ impl<S: Service> EventLoop<S> {
                 ListenerOrder::Open(id, listener) => self.open_listener(id, listener, now),
                 ListenerOrder::OpenSocket(id, socket) => self.open_socket(id, socket, now),
                 ListenerOrder::Close(id) => {
-                    self.retire_socket(id, now);
+                    self.sockets.retire(id, now);
                     if let Some(slot) = self.acceptor.listeners.close(id, self.core.driver.as_mut()) {
                         self.local.slots.borrow_mut().give_back(slot);
                     }

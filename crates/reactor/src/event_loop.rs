@@ -7,18 +7,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use host::{CoreIndex, EndpointId, Service};
+use host::{CoreIndex, EndpointId, ListenerId, OpenSocket, Service};
 use protocol::{Ended, Instant};
 
 use crate::acceptor::Acceptor;
 use crate::connection::{Connection, Phase};
 use crate::core_io::CoreIo;
-use crate::core_local::{self, CoreLocal, Dial, Guard, slot_of};
+use crate::core_local::{self, CoreLocal, Dial, DialSocket, Guard, slot_of};
+use crate::datagram_socket::{self, DatagramSocket};
 use crate::driver::{self, Event, Interest, SendRoom, Wait};
 use crate::limits;
 use crate::listener::{self, Arrival};
 use crate::shared::{ACCEPTING_CORE, Shared};
-use crate::sockets::Sockets;
+use crate::sockets::{Bound, Sockets};
 use crate::spin::Spin;
 use crate::streams::{GoneConnection, Streams};
 use crate::turns::TurnTimer;
@@ -49,6 +50,7 @@ pub(crate) struct EventLoop<S: Service> {
     messages: Vec<S::Message>,
     arrivals: Vec<Arrival>,
     gone: Vec<GoneConnection>,
+    gone_sockets: Vec<EndpointId>,
     /// Makes `local` the calling thread's for as long as the loop lives; the last field, so that it is dropped last.
     _entered: Guard,
 }
@@ -92,6 +94,7 @@ impl<S: Service> EventLoop<S> {
             messages: Vec::new(),
             arrivals: Vec::new(),
             gone: Vec::new(),
+            gone_sockets: Vec::new(),
             _entered: entered,
         })
     }
@@ -142,7 +145,7 @@ impl<S: Service> EventLoop<S> {
         self.serve(now);
         self.start_dials(now);
         self.streams.finish_turns(&mut self.core);
-        self.finish_socket_turns(now);
+        self.sockets.finish_turns(&mut self.core, self.streams.turn_budget());
         self.reap_closed(now);
         self.start_files();
     }
@@ -183,7 +186,7 @@ impl<S: Service> EventLoop<S> {
             self.core.driver.poll(WAKEUP, Interest::Read);
             return;
         }
-        if !self.handle_socket_ready(slot, now) {
+        if !self.sockets.handle_ready(&mut self.core, slot) {
             self.handle_listener_ready(slot, now);
         }
     }
@@ -213,7 +216,7 @@ impl<S: Service> EventLoop<S> {
     fn take_due(&mut self, now: Instant) {
         while let Some((when, slot)) = self.core.timers.pop_due(now) {
             if !self.streams.handle_due(&mut self.core, slot, when) {
-                self.handle_socket_due(slot, when, now);
+                self.sockets.handle_due(slot, when, now);
             }
         }
         self.streams.sweep_if_due(&mut self.core);
@@ -225,7 +228,7 @@ impl<S: Service> EventLoop<S> {
     /// Lets endpoints and the service take turns until nothing is left, or the round limit.
     fn serve(&mut self, now: Instant) {
         self.streams.take_turns(now);
-        self.take_socket_turns(now);
+        self.sockets.take_turns(now);
         let mut ready = std::mem::take(&mut self.ready);
         for round in 0.. {
             self.wakeup.clear_local();
@@ -237,7 +240,7 @@ impl<S: Service> EventLoop<S> {
             }
             for id in ready.drain(..) {
                 if !self.streams.wake(id, now) {
-                    self.wake_socket(id, now);
+                    self.sockets.wake(id, now);
                 }
             }
             if round >= limits::SERVICE_ROUNDS {
@@ -285,6 +288,41 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
+    /// Opens a socket that an endpoint has asked for.
+    fn dial_socket(&mut self, dial: DialSocket, now: Instant) {
+        let DialSocket { id, peer, port, mut endpoint } = dial;
+        let opened = datagram_socket::open(peer, port).map(|outward| {
+            let opened = OpenSocket { endpoint: id, local: outward.socket.local(), path: Some(outward.path) };
+            endpoint.handle_opened(now, opened);
+            Bound { id, listener: None, socket: outward.socket }
+        });
+        let is_open = match opened {
+            Ok(bound) => self.sockets.insert(&mut self.core, bound, endpoint).is_ok(),
+            Err(error) => {
+                endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
+                false
+            }
+        };
+        if !is_open {
+            self.local.slots.borrow_mut().give_back(slot_of(id));
+        }
+    }
+
+    /// Offers a socket that was bound by order to the service, which may have no use for it.
+    pub(crate) fn open_socket(&mut self, listener: ListenerId, socket: DatagramSocket, now: Instant) {
+        let id = self.local.slots.borrow_mut().take();
+        let opened = OpenSocket { endpoint: id, local: socket.local(), path: None };
+        let endpoint = self.service.open_socket(now, opened).filter(|_| self.ending.is_none());
+        let is_open = endpoint.is_some_and(|mut endpoint| {
+            endpoint.handle_opened(now, opened);
+            let bound = Bound { id, listener: Some(listener), socket };
+            self.sockets.insert(&mut self.core, bound, endpoint).is_ok()
+        });
+        if !is_open {
+            self.local.slots.borrow_mut().give_back(slot_of(id));
+        }
+    }
+
     fn start_files(&mut self) {
         let mut files = self.local.files.borrow_mut();
         for op in files.drain(..) {
@@ -294,7 +332,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Drops the connections that are over and idle.
+    /// Drops the connections and sockets that are over and idle.
     fn reap_closed(&mut self, now: Instant) {
         let mut gone = std::mem::take(&mut self.gone);
         self.streams.reap_closed(&mut self.core, &mut gone);
@@ -307,6 +345,12 @@ impl<S: Service> EventLoop<S> {
             self.core.again = true;
         }
         self.gone = gone;
+        self.sockets.reap_closed(&mut self.gone_sockets);
+        for id in self.gone_sockets.drain(..) {
+            self.local.slots.borrow_mut().give_back(slot_of(id));
+            self.service.handle_socket_gone(now, id);
+            self.core.again = true;
+        }
     }
 
     fn begin_ending(&mut self, now: Instant) {
@@ -315,7 +359,7 @@ impl<S: Service> EventLoop<S> {
         }
         self.ending = Some(now + limits::SHUTDOWN);
         self.streams.end_all(&mut self.core);
-        self.end_sockets(now);
+        self.sockets.end_all(&mut self.core);
         self.core.again = true;
     }
 

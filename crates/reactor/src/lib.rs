@@ -18,7 +18,7 @@
 //! | `core_io` | what streams and sockets share: the driver, deadlines, what a turn has moved |
 //! | `connection`, `connection_table` | one connection's state, and how its endpoint is fed; all of a core |
 //! | `areas`, `staging_holders` | memory that bytes move through, and who has some while it waits |
-//! | `datagram_socket`, `sockets`, `socket_turns` | sockets for datagrams: bound, and what a turn does for them |
+//! | `datagram_socket`, `sockets` | sockets for datagrams: bound, and what a turn does for them |
 //! | [`driver`] | the seam to the kernel; `driver::epoll` is one implementation |
 //! | `sys` | the other one, io_uring, memory that other processes can map, and all `unsafe` code |
 //! | `file`, `locked_file`, `completion_list`, `threads` | files and devices |
@@ -57,7 +57,6 @@ mod listeners;
 mod locked_file;
 mod look;
 mod shared;
-mod socket_turns;
 mod sockets;
 mod spin;
 mod staging_holders;

@@ -1,4 +1,4 @@
-//! A core's sockets for datagrams, each with its endpoint. `socket_turns` is what a turn of the loop does for them.
+//! The sockets for datagrams of a core, and what a turn does for each: what has come is given to its endpoint, which has a turn and sends what it has to say.
 //!
 //! Both drivers say when a socket is readable; the calls that receive and send are made here, as one of them moves up to 64 KiB. A socket that takes
 //! nothing for want of room is tried again after a moment: its poll waits for what comes.
@@ -9,44 +9,60 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use host::{DatagramEndpoint, Datagrams, EndpointId, ListenerId};
-use protocol::Instant;
+use protocol::{Ended, Instant};
 
-use crate::limits::DATAGRAM_AREA;
+use crate::core_io::CoreIo;
+use crate::core_local::slot_of;
+use crate::datagram_socket::DatagramSocket;
+use crate::driver::{Interest, SendRoom};
+use crate::limits::{DATAGRAM_AREA, RECEIVES_AT_ONCE, SEND_RETRY};
 use crate::sys::{receive_now, send_now};
 
 /// Whether a socket is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+enum Phase {
     /// It is.
     Open,
     /// It goes once its poll has ended.
     Closing,
 }
 
-/// A socket with its endpoint.
-pub(crate) struct Socket {
+/// A socket that is bound, before it has its place.
+pub(crate) struct Bound {
     pub(crate) id: EndpointId,
     /// Whose it is, if it was bound by order.
     pub(crate) listener: Option<ListenerId>,
-    pub(crate) descriptor: Rc<OwnedFd>,
-    pub(crate) endpoint: Box<dyn DatagramEndpoint>,
-    pub(crate) polling: bool,
-    pub(crate) touched: bool,
-    pub(crate) phase: Phase,
+    pub(crate) socket: DatagramSocket,
+}
+
+/// The driver does not take a socket, whose endpoint has been told.
+#[derive(Debug)]
+pub(crate) struct NotAttached;
+
+/// A socket with its endpoint.
+struct Socket {
+    id: EndpointId,
+    /// Whose it is, if it was bound by order.
+    listener: Option<ListenerId>,
+    descriptor: Rc<OwnedFd>,
+    endpoint: Box<dyn DatagramEndpoint>,
+    polling: bool,
+    touched: bool,
+    phase: Phase,
     /// When a send that found no room is tried again.
-    pub(crate) retry_at: Option<Instant>,
+    retry_at: Option<Instant>,
     /// The earliest entry among the timers.
-    pub(crate) scheduled: Option<Instant>,
-    pub(crate) expects: bool,
+    scheduled: Option<Instant>,
+    expects: bool,
 }
 
 impl Socket {
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+    fn poll_timeout(&self) -> Option<Instant> {
         [self.endpoint.poll_timeout(), self.retry_at].into_iter().flatten().min()
     }
 
     /// Sends what is next. Its bytes, which are none when there is nothing.
-    pub(crate) fn transmit(&mut self, now: Instant) -> io::Result<usize> {
+    fn transmit(&mut self, now: Instant) -> io::Result<usize> {
         let Some(datagrams) = self.endpoint.poll_transmit(now) else { return Ok(0) };
         let length = datagrams.bytes.len();
         match send_now(self.descriptor.as_fd(), &datagrams) {
@@ -58,27 +74,46 @@ impl Socket {
             }
         }
     }
+
+    /// Sends what there is, up to `budget` bytes, about: true if there is more.
+    fn transmit_some(&mut self, now: Instant, budget: usize) -> bool {
+        let (mut sent, mut goes_on) = (0, true);
+        self.retry_at = None;
+        while goes_on && sent < budget {
+            if let Ok(count) = self.transmit(now) {
+                sent += count;
+                goes_on = count > 0;
+            } else {
+                self.retry_at = Some(now + SEND_RETRY);
+                goes_on = false;
+            }
+        }
+        goes_on
+    }
 }
 
 fn is_without_room(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// A core's sockets, by the slots that the driver knows them by.
+/// A core's sockets, by the slots that the driver knows them by, and which of them have something to do.
 #[derive(Default)]
 pub(crate) struct Sockets {
-    pub(crate) by_slot: BTreeMap<u32, Socket>,
+    by_slot: BTreeMap<u32, Socket>,
     /// Those that have something to do in this turn.
-    pub(crate) touched: Vec<u32>,
+    touched: Vec<u32>,
     /// Sockets whose endpoint expects work soon.
-    pub(crate) expecting: usize,
+    expecting: usize,
+    /// Those that are over, until the loop has heard of it.
+    gone: Vec<EndpointId>,
     /// Where one call receives.
     area: Vec<u8>,
 }
 
 impl Sockets {
+    /// True when there is none, and nobody has to hear of one.
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_slot.is_empty()
+        self.by_slot.is_empty() && self.gone.is_empty()
     }
 
     /// True while some endpoint expects work soon.
@@ -86,17 +121,82 @@ impl Sockets {
         self.expecting > 0
     }
 
-    /// Makes the socket take part in this turn.
-    pub(crate) fn touch(&mut self, slot: u32) {
-        if let Some(socket) = self.by_slot.get_mut(&slot)
-            && !std::mem::replace(&mut socket.touched, true)
-        {
-            self.touched.push(slot);
+    /// Adds a socket, which takes part in this turn.
+    pub(crate) fn insert(
+        &mut self,
+        core: &mut CoreIo,
+        bound: Bound,
+        mut endpoint: Box<dyn DatagramEndpoint>,
+    ) -> Result<(), NotAttached> {
+        let Bound { id, listener, socket } = bound;
+        let (slot, descriptor) = (slot_of(id), Rc::new(socket.into_descriptor()));
+        if let Err(error) = core.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown) {
+            endpoint.handle_ended(core.now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
+            return Err(NotAttached);
+        }
+        let socket = Socket {
+            id,
+            listener,
+            descriptor,
+            endpoint,
+            polling: false,
+            touched: false,
+            phase: Phase::Open,
+            retry_at: None,
+            scheduled: None,
+            expects: false,
+        };
+        self.by_slot.insert(slot, socket);
+        self.touch(slot);
+        Ok(())
+    }
+
+    /// The socket of a listener is to close, once its endpoint has finished.
+    pub(crate) fn retire(&mut self, listener: ListenerId, now: Instant) {
+        let meant = self.by_slot.iter_mut().find(|(_, socket)| socket.listener == Some(listener));
+        if let Some((slot, socket)) = meant {
+            let slot = *slot;
+            socket.endpoint.handle_retired(now);
+            self.touch(slot);
         }
     }
 
+    /// All sockets close now.
+    pub(crate) fn end_all(&mut self, core: &mut CoreIo) {
+        let slots: Vec<u32> = self.by_slot.keys().copied().collect();
+        for slot in slots {
+            if let Some(socket) = self.by_slot.get_mut(&slot) {
+                socket.endpoint.handle_ended(core.now, Ended::ByUs);
+            }
+            self.close(core, slot);
+        }
+    }
+
+    /// A poll has ended in a slot that may be a socket's: false if it is none.
+    pub(crate) fn handle_ready(&mut self, core: &mut CoreIo, slot: u32) -> bool {
+        let Some(socket) = self.by_slot.get_mut(&slot) else { return false };
+        socket.polling = false;
+        if socket.phase == Phase::Closing {
+            self.remove(core, slot);
+            return true;
+        }
+        self.touch(slot);
+        for _ in 0..RECEIVES_AT_ONCE {
+            match self.receive(slot, core.now) {
+                Ok(count) => core.traffic.received += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    core.driver.drained(slot);
+                    break;
+                }
+                // An error of something that was sent; it is told once.
+                Err(_) => {}
+            }
+        }
+        true
+    }
+
     /// Gives the endpoint what one call receives; its bytes.
-    pub(crate) fn receive(&mut self, slot: u32, now: Instant) -> io::Result<usize> {
+    fn receive(&mut self, slot: u32, now: Instant) -> io::Result<usize> {
         self.area.resize(DATAGRAM_AREA, 0);
         let socket = self.by_slot.get_mut(&slot).ok_or(io::ErrorKind::WouldBlock)?;
         let arrived = receive_now(socket.descriptor.as_fd(), &mut self.area)?;
@@ -106,9 +206,109 @@ impl Sockets {
         Ok(arrived.length)
     }
 
-    pub(crate) fn take_turn(&mut self, slot: u32, now: Instant) {
+    /// Lets a socket's endpoint have a turn: false if the name is no socket's.
+    pub(crate) fn wake(&mut self, id: EndpointId, now: Instant) -> bool {
+        let slot = slot_of(id);
+        let is_meant = self.by_slot.get(&slot).is_some_and(|socket| socket.id == id);
+        if is_meant {
+            self.touch(slot);
+            self.take_turn(slot, now);
+        }
+        is_meant
+    }
+
+    /// An entry of the timers has come due in a slot that may be a socket's.
+    pub(crate) fn handle_due(&mut self, slot: u32, when: Instant, now: Instant) {
+        let Some(socket) = self.by_slot.get_mut(&slot) else { return };
+        if socket.scheduled != Some(when) {
+            return;
+        }
+        socket.scheduled = None;
+        if socket.endpoint.poll_timeout().is_some_and(|due| due <= now) {
+            socket.endpoint.handle_timeout(now);
+        }
+        self.touch(slot);
+    }
+
+    /// Lets the endpoints to which something has come do what follows.
+    pub(crate) fn take_turns(&mut self, now: Instant) {
+        for index in 0..self.touched.len() {
+            if let Some(slot) = self.touched.get(index).copied() {
+                self.take_turn(slot, now);
+            }
+        }
+    }
+
+    /// Ends the turns of sockets: each sends up to `budget` bytes, about, waits for what comes, or closes.
+    pub(crate) fn finish_turns(&mut self, core: &mut CoreIo, budget: usize) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for slot in touched.drain(..) {
+            self.finish_turn(core, slot, budget);
+        }
+        // What is touched meanwhile has its turn in the next one.
+        touched.append(&mut self.touched);
+        core.again |= !touched.is_empty();
+        self.touched = touched;
+    }
+
+    /// Adds the sockets that are over to `gone`.
+    pub(crate) fn reap_closed(&mut self, gone: &mut Vec<EndpointId>) {
+        gone.append(&mut self.gone);
+    }
+
+    /// Makes the socket take part in this turn.
+    fn touch(&mut self, slot: u32) {
+        if let Some(socket) = self.by_slot.get_mut(&slot)
+            && !std::mem::replace(&mut socket.touched, true)
+        {
+            self.touched.push(slot);
+        }
+    }
+
+    fn take_turn(&mut self, slot: u32, now: Instant) {
         if let Some(socket) = self.by_slot.get_mut(&slot).filter(|socket| socket.phase == Phase::Open) {
             socket.endpoint.turn(now);
         }
+    }
+
+    fn finish_turn(&mut self, core: &mut CoreIo, slot: u32, budget: usize) {
+        let Some(socket) = self.by_slot.get_mut(&slot) else { return };
+        socket.touched = false;
+        if socket.phase == Phase::Closing {
+            return;
+        }
+        let goes_on = socket.transmit_some(core.now, budget);
+        let expects = socket.endpoint.expects_work();
+        self.expecting += usize::from(expects);
+        self.expecting -= usize::from(std::mem::replace(&mut socket.expects, expects));
+        core.timers.schedule(slot, socket.poll_timeout(), &mut socket.scheduled);
+        if !std::mem::replace(&mut socket.polling, true) {
+            core.driver.poll(slot, Interest::Read);
+        }
+        if socket.endpoint.is_finished() {
+            self.close(core, slot);
+        } else if goes_on {
+            self.touch(slot);
+        }
+    }
+
+    fn close(&mut self, core: &mut CoreIo, slot: u32) {
+        let Some(socket) = self.by_slot.get_mut(&slot) else { return };
+        if std::mem::replace(&mut socket.phase, Phase::Closing) == Phase::Closing {
+            return;
+        }
+        if socket.polling {
+            core.driver.cancel(slot);
+        } else {
+            self.remove(core, slot);
+        }
+    }
+
+    fn remove(&mut self, core: &mut CoreIo, slot: u32) {
+        let Some(socket) = self.by_slot.remove(&slot) else { return };
+        core.driver.detach(slot);
+        self.expecting -= usize::from(socket.expects);
+        self.gone.push(socket.id);
+        core.again = true;
     }
 }

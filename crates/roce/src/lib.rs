@@ -45,5 +45,5 @@ pub mod syndrome;
 pub mod train;
 pub mod violation;
 
-pub use connection::{Config, Connection, ConnectionId, QueueLimits};
+pub use connection::{Config, Connection, ConnectionId};
 pub use endpoint::Endpoint;

@@ -13,13 +13,13 @@ use std::time::Duration;
 use buf::{Account, Buf, Pool};
 use engine::{Core, ListenerRole, Transport};
 use host::{Dialer as _, Endpoint, EndpointId};
-use iscsi::datamover::iser::{InitiatorConnection, Invalidation, QueueNeeds, initiator_needs, private_data};
+use iscsi::datamover::iser::{InitiatorConnection, Invalidation, initiator_needs, private_data};
+use iwarp::Role;
 use iwarp::mpa::{Offer, Revision, RtrKinds};
-use iwarp::{QueueLimits, Role};
 use nvme::host::Queue;
-use nvme::rdma::{HostConnection, QueuePairNeeds};
+use nvme::rdma::HostConnection;
 use protocol::Instant;
-use verbs::PrivateData;
+use verbs::{PrivateData, QueueLimits};
 use volume::{CoreId, Extent, Operation, Outcome, QueueContext, Ram, Request, Tag, Volume};
 
 use crate::dice::{Dice, Odds};
@@ -219,9 +219,7 @@ impl Trial {
         let (Some(name), Ok(target)) = (name, target.parse()) else { unreachable!("both are names") };
         let config = iscsi::initiator::Config::new(name, [0x80, 0, 0, 0, 0, number], Some(target), 0);
         let invalidation = if self.dice.coin() { Invalidation::Used } else { Invalidation::NotUsed };
-        let QueueNeeds { sends, receives, regions, longest } = initiator_needs();
-        let needs = QueueLimits { sends, receives, regions, longest };
-        let pair = self.queue_pair(at, private_data(invalidation), needs);
+        let pair = self.queue_pair(at, private_data(invalidation), initiator_needs());
         let (now, pool) = (self.world.now(), self.visits[at].pool.clone());
         let connection = InitiatorConnection::new(now, config, pool, Box::new(self.dice.fork()), pair);
         Box::new(ClientEnd::new(connection, &client, self.mishap()))
@@ -238,9 +236,7 @@ impl Trial {
             command_time: nvme::limits::COMMAND_TIME,
             queue,
         };
-        let QueuePairNeeds { sends, receives, regions, longest } = RdmaHost::needs(&config);
-        let needs = QueueLimits { sends, receives, regions, longest };
-        let pair = self.queue_pair(at, RdmaHost::private_data(&config), needs);
+        let pair = self.queue_pair(at, RdmaHost::private_data(&config), RdmaHost::needs(&config));
         let connection = RdmaHost::new(pair, config, self.world.now());
         Box::new(ClientEnd::new(connection, client, self.mishap()))
     }

@@ -25,7 +25,7 @@ mod setup;
 mod work;
 
 pub use consumer::Consumer;
-pub use queue_pair::{EndReason, QueuePair, QueuePairLimits, QueuePairState};
+pub use queue_pair::{EndReason, QueueLimits, QueuePair, QueuePairLimits, QueuePairState};
 pub use receive_queue::{ReceivePlace, ReceiveQueue};
 pub use region::{RegionError, RegionMemory, RegionTable, RemoteRegion, STag, TableFull};
 pub use setup::{ConnectedQueuePair, ManagedQueuePair, PrivateData, SetupAnswer, SetupEvent};

@@ -6,6 +6,21 @@ use protocol::Instant;
 
 use crate::{PostError, WorkCompletion, WorkId, WorkRequest};
 
+/// What a queue pair is to hold: a consumer asks for it, and its provider is made with it.
+///
+/// With fewer `sends` or `regions` than it asks for, its requests wait for each other. With fewer `receives` there is no connection, or it ends when they are used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Requests other than receives at a time.
+    pub sends: usize,
+    /// Receives at a time.
+    pub receives: usize,
+    /// Regions at a time, up to 65,536; zero where the consumer registers none.
+    pub regions: usize,
+    /// Bytes of the longest request, up to the provider's own limit.
+    pub longest: usize,
+}
+
 /// What a queue pair can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePairLimits {

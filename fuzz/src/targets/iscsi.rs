@@ -9,7 +9,7 @@ use iscsi::initiator::Config;
 use iscsi::session::Sessions;
 use iscsi::target::{self, Access, Node, Portal, Resources};
 use protocol::pair::Half;
-use protocol::{Connection, Ended, Group, Instant, SeededEntropy};
+use protocol::{Connection, Ended, Group, GroupMessage, Instant, SeededEntropy};
 
 use super::{answer, chunks, scsi};
 
@@ -55,7 +55,7 @@ where
             }
             target::Action::Group(request) => {
                 sessions.handle_message(Instant::ZERO, 0, request);
-                let Some((_, reply)) = sessions.poll_message() else { continue };
+                let Some(GroupMessage { message: reply, .. }) = sessions.poll_message() else { continue };
                 target::Input::Group(reply)
             }
             target::Action::Reserve { tag, .. } => {

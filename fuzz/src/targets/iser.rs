@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use ::iscsi::datamover::iser::{
-    self, Invalidation, IserHeader, QueueNeeds, initiator_needs, private_data, target_needs,
-};
+use ::iscsi::datamover::iser::{self, Invalidation, IserHeader, initiator_needs, private_data, target_needs};
 use ::iscsi::pdu::{LoginIdentity, LoginRequest, LoginResponse, Stage, Status};
 use ::iscsi::session::Sessions;
 use ::iscsi::text::Text;
 use ::iwarp::mpa::{Offer, Revision, RtrKinds};
-use ::iwarp::{Config, Connection, QueueLimits, Role};
+use ::iwarp::{Config, Connection, Role};
 use buf::{Account, Buf, BufList, Pool, SharedBuf};
 use protocol::pair::Half;
 use protocol::{Connection as _, Ended, Instant, SeededEntropy};
-use verbs::{QueuePair, RegionMemory, RemoteRegion, STag, SetupAnswer, WorkId, WorkRequest};
+use verbs::{QueueLimits, QueuePair, RegionMemory, RemoteRegion, STag, SetupAnswer, WorkId, WorkRequest};
 use wire::Reader;
 
 use super::iscsi::{INITIATOR, TARGET, config, portal, resources, serve};
@@ -23,11 +21,9 @@ const STEPS: usize = 64;
 /// Bytes of a region of the peer's.
 const MEMORY: usize = 8192;
 
-fn queue_pair(role: Role, needs: QueueNeeds) -> Connection {
-    let QueueNeeds { sends, receives, regions, longest } = needs;
+fn queue_pair(role: Role, queues: QueueLimits) -> Connection {
     let offer =
         Offer { revision: Revision::Two, markers: false, crc: false, rtr: RtrKinds::ALL, ird: 8, ord: 8 };
-    let queues = QueueLimits { sends, receives, regions, longest };
     let config = Config { role, offer, queues, mss: 1448, solicited: false };
     Connection::new(Instant::ZERO, config, Account::new(&Pool::new(1 << 20)))
 }

@@ -2,12 +2,12 @@
 
 use buf::{Account, Buf, BufList, Pool, SharedBuf};
 use iwarp::mpa::{Offer, Revision, RtrKinds};
-use iwarp::{Config, Connection, QueueLimits, Role};
+use iwarp::{Config, Connection, Role};
 use protocol::pair::Half;
 use protocol::{Connection as _, Ended, Instant};
 use verbs::{
-    PrivateData, QueuePair, RegionMemory, RemoteRegion, STag, SetupAnswer, SetupEvent, WorkCompletion,
-    WorkDone, WorkId, WorkMemory, WorkRequest,
+    PrivateData, QueueLimits, QueuePair, RegionMemory, RemoteRegion, STag, SetupAnswer, SetupEvent,
+    WorkCompletion, WorkDone, WorkId, WorkMemory, WorkRequest,
 };
 use wire::{Reader, crc32c};
 

@@ -9,7 +9,7 @@ use nvme::host::{self, Config, Queue};
 use nvme::lifetime::Lifetime;
 use nvme::subsystem::{Reply, Subsystems};
 use protocol::pair::Half;
-use protocol::{Connection, Ended, Group, Instant};
+use protocol::{Connection, Ended, Group, GroupMessage, Instant};
 use volume::reservation::{Change, Reservations};
 use volume::{Epoch, Features, Geometry, Limits, Submission, VolumeId};
 
@@ -73,7 +73,7 @@ pub fn serve(half: &mut Half<controller::Connection>, subsystems: &mut Subsystem
             controller::Action::Reserve { tag, .. } => controller::Input::Reserved { tag, result: Ok(()) },
             controller::Action::Group(request) => {
                 subsystems.handle_message(Instant::ZERO, 0, request);
-                let Some((_, reply)) = subsystems.poll_message() else { continue };
+                let Some(GroupMessage { message: reply, .. }) = subsystems.poll_message() else { continue };
                 controller::Input::Group(reply)
             }
             controller::Action::Cancel { .. } => continue,

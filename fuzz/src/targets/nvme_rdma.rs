@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use buf::{Account, Buf, BufList, Pool, SharedBuf};
 use iwarp::mpa::{Offer, Revision, RtrKinds};
-use iwarp::{Connection, QueueLimits, Role};
+use iwarp::{Connection, Role};
 use nvme::cqe::CompletionQueueEntry;
 use nvme::fabrics::{Connect, ConnectData, HostIdentity};
-use nvme::rdma::{AcceptReply, ConnectRequest, ControllerConnection, HostConnection, QueuePairNeeds};
+use nvme::rdma::{AcceptReply, ConnectRequest, ControllerConnection, HostConnection};
 use nvme::sgl::{KeyedBlock, SglDescriptor};
 use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
 use protocol::pair::Pair;
 use protocol::{Connection as _, Ended, Instant};
 use verbs::{
-    PrivateData, QueuePair as _, RegionMemory, RemoteRegion, STag, SetupAnswer, WorkCompletion, WorkDone,
-    WorkId, WorkMemory, WorkRequest,
+    PrivateData, QueueLimits, QueuePair as _, RegionMemory, RemoteRegion, STag, SetupAnswer, WorkCompletion,
+    WorkDone, WorkId, WorkMemory, WorkRequest,
 };
 use wire::Reader;
 use zerocopy::{FromBytes, IntoBytes};
@@ -29,18 +29,16 @@ const SOURCE: u8 = 0xa5;
 /// Steps after which a peer has said enough.
 const MOST_STEPS: usize = 128;
 
-fn pair(role: Role, needs: QueuePairNeeds, pool: &Pool) -> Connection {
+fn pair(role: Role, queues: QueueLimits, pool: &Pool) -> Connection {
     let offer =
         Offer { revision: Revision::Two, markers: false, crc: false, rtr: RtrKinds::ALL, ird: 4, ord: 4 };
-    let QueuePairNeeds { sends, receives, regions, longest } = needs;
-    let queues = QueueLimits { sends, receives, regions, longest };
     let config = iwarp::Config { role, offer, queues, mss: 1448, solicited: false };
     Connection::new(Instant::ZERO, config, Account::new(pool))
 }
 
 /// A queue pair with receives of this size.
 fn peer(role: Role, receive: usize, pool: &Pool) -> Connection {
-    let needs = QueuePairNeeds { sends: 512, receives: 256, regions: 8, longest: 1 << 20 };
+    let needs = QueueLimits { sends: 512, receives: 256, regions: 8, longest: 1 << 20 };
     let mut pair = pair(role, needs, pool);
     for _ in 0..256 {
         post(&mut pair, WorkRequest::Receive { into: Buf::zeroed(receive) });

@@ -14,10 +14,10 @@ use roce::opcode::Opcode;
 use roce::packet::{Extended, PORT, Packet};
 use roce::psn::Psn;
 use roce::train::Train;
-use roce::{Config, Connection, Endpoint, QueueLimits};
+use roce::{Config, Connection, Endpoint};
 use verbs::{
-    ManagedQueuePair, PrivateData, QueuePair, RegionMemory, RemoteRegion, STag, SetupAnswer, SetupEvent,
-    WorkCompletion, WorkDone, WorkId, WorkMemory, WorkRequest,
+    ManagedQueuePair, PrivateData, QueueLimits, QueuePair, RegionMemory, RemoteRegion, STag, SetupAnswer,
+    SetupEvent, WorkCompletion, WorkDone, WorkId, WorkMemory, WorkRequest,
 };
 use wire::{Reader, Writer};
 

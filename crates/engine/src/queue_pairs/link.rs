@@ -1,9 +1,8 @@
-//! Queue pairs of software RoCEv2 for the connections of this process: what they hold, and how long their packets are.
+//! Queue pairs of software RoCEv2 for the connections of this process: what they are made with, and how long their packets are.
 
-use iscsi::datamover::iser;
-use nvme::rdma;
+use roce::Config;
 use roce::mtu::Mtu;
-use roce::{Config, QueueLimits};
+use verbs::QueueLimits;
 
 use crate::limits::{ROCE_INITIATOR_READS, ROCE_TARGET_READS};
 
@@ -37,18 +36,6 @@ impl RoceLink {
     pub(crate) fn initiator(self, queues: QueueLimits) -> Config {
         Config { queues, mtu: self.mtu, reads_served: ROCE_INITIATOR_READS, reads_sent: 1 }
     }
-}
-
-/// What a queue pair holds for iSER.
-pub(crate) fn for_iser(needs: iser::QueueNeeds) -> QueueLimits {
-    let iser::QueueNeeds { sends, receives, regions, longest } = needs;
-    QueueLimits { sends, receives, regions, longest }
-}
-
-/// What a queue pair holds for NVMe/RDMA.
-pub(crate) fn for_nvme(needs: rdma::QueuePairNeeds) -> QueueLimits {
-    let rdma::QueuePairNeeds { sends, receives, regions, longest } = needs;
-    QueueLimits { sends, receives, regions, longest }
 }
 
 #[cfg(test)]

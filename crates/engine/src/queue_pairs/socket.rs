@@ -265,10 +265,10 @@ mod tests {
 
     use buf::Pool;
     use protocol::SeededEntropy;
+    use roce::Config;
     use roce::endpoint::Inbound;
     use roce::mtu::Mtu;
-    use roce::{Config, QueueLimits};
-    use verbs::PrivateData;
+    use verbs::{PrivateData, QueueLimits};
 
     use super::*;
 

@@ -33,9 +33,9 @@ use super::route::{Attempt, Connected, NotConnected, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Place, Waiting};
 use crate::carried::Carried;
-use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_iser, segment_size};
+use crate::iwarp_link::{InitiatorEnd, IwarpLink, segment_size};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
-use crate::queue_pairs::{self, OverDatagrams};
+use crate::queue_pairs::OverDatagrams;
 
 /// The name that initiators log in under unless the URL says otherwise.
 pub const INITIATOR: &str = "iqn.2026-11.org.linerate:initiator";
@@ -179,7 +179,7 @@ impl Plan {
             let wish = Wish {
                 peer: SocketAddr::new(address.ip(), udp_port),
                 service: address.port(),
-                queues: queue_pairs::for_iser(initiator_needs()),
+                queues: initiator_needs(),
                 private_data: private_data(Invalidation::Used),
                 entropy: (self.context.entropy)(),
             };
@@ -190,7 +190,7 @@ impl Plan {
         let iwarp = IwarpLink { crc: rdma.crc, mss: segment_size(address, None) };
         let make = move |now| {
             let pool = Pool::new(CLIENT_POOL);
-            let (words, queues) = (private_data(Invalidation::Used), for_iser(initiator_needs()));
+            let (words, queues) = (private_data(Invalidation::Used), initiator_needs());
             let pair = iwarp.initiator(now, InitiatorEnd { words, queues }, &pool);
             iser::InitiatorConnection::new(now, config, pool, entropy, pair)
         };

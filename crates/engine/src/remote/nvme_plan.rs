@@ -20,9 +20,9 @@ use super::client_context::ClientContext;
 use super::far_end::{Digests, Timing};
 use super::link::{Link, LinkInput};
 use crate::carried::Carried;
-use crate::iwarp_link::{InitiatorEnd, IwarpLink, for_nvme, segment_size};
+use crate::iwarp_link::{InitiatorEnd, IwarpLink, segment_size};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
-use crate::queue_pairs::{self, OverDatagrams};
+use crate::queue_pairs::OverDatagrams;
 
 /// Commands that a queue may have under way.
 pub(super) const DEPTH: u16 = 128;
@@ -159,7 +159,7 @@ impl Plan {
         let iwarp = IwarpLink { crc: rdma.crc, mss: segment_size(self.address, None) };
         let make = move |now| {
             let words = RdmaHost::private_data(&config);
-            let queues = for_nvme(RdmaHost::needs(&config));
+            let queues = RdmaHost::needs(&config);
             let pair = iwarp.initiator(now, InitiatorEnd { words, queues }, &Pool::new(CLIENT_POOL));
             RdmaHost::new(pair, config, now)
         };
@@ -171,7 +171,7 @@ impl Plan {
         let wish = Wish {
             peer: SocketAddr::new(self.address.ip(), udp_port),
             service: self.address.port(),
-            queues: queue_pairs::for_nvme(RoceHost::needs(&config)),
+            queues: RoceHost::needs(&config),
             private_data: RoceHost::private_data(&config),
             entropy: (self.context.entropy)(),
         };

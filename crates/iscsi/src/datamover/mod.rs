@@ -13,6 +13,7 @@
 //! Keys that belong to a transport are its own business too: it says what this side negotiates over it, whether what was agreed on is enough, and
 //! what that means to the layer above.
 
+mod forward;
 pub mod iser;
 pub mod tcp;
 
@@ -259,6 +260,24 @@ pub trait InitiatorDatamover: Datamover {
     fn deallocate_task_resources(&mut self, task: TaskHandle) -> CommandTransfer;
 }
 
+/// A datamover, and what it stamps PDUs with that leave.
+#[derive(Debug)]
+pub struct Sender<'a, D, N> {
+    /// The datamover.
+    pub mover: &'a mut D,
+    /// What the iSCSI layer numbers its PDUs by.
+    pub numbers: &'a mut N,
+}
+
+/// A command that is to leave.
+#[derive(Debug, Clone, Copy)]
+pub struct CommandToSend {
+    /// Its task.
+    pub task: TaskHandle,
+    /// Its header, without what it says of data.
+    pub header: Bhs,
+}
+
 /// The iSCSI layer of one connection, as its datamover and its driver see it.
 ///
 /// Each call of the driver is one turn: [`Self::begin_turn`], upcalls, [`Self::end_turn`].
@@ -279,7 +298,7 @@ pub trait UpperLayer {
     fn mover_ref(&self) -> &Self::Mover;
 
     /// The datamover, and what it stamps PDUs with that leave.
-    fn mover_and_numbers(&mut self) -> (&mut Self::Mover, &mut Self::Numbers);
+    fn sender(&mut self) -> Sender<'_, Self::Mover, Self::Numbers>;
 
     /// It is `now`.
     fn begin_turn(&mut self, now: Instant);
@@ -376,7 +395,7 @@ pub trait TargetLayer: UpperLayer<Numbers = TargetNumbers> {
 /// The upper layer of an initiator.
 pub trait InitiatorLayer: UpperLayer<Numbers = InitiatorNumbers> {
     /// The next command that the window lets through. Its resources are allocated; the header says nothing yet of data in its PDU or behind it.
-    fn poll_command(&mut self) -> Option<(TaskHandle, Bhs)>;
+    fn poll_command(&mut self) -> Option<CommandToSend>;
 
     /// A command's status has come with its last data.
     fn status_notify(&mut self, task: TaskHandle, status: u8, residual: Residual);

@@ -18,8 +18,8 @@ use super::probe::{ANSWER, Probe, RemoteUnit};
 use super::tasks::{CommandEnd, Kind, Owner, Task, Tasks, Work, tag};
 use crate::connection::{Event, State};
 use crate::datamover::{
-    CommandData, CommandResources, ControlPdu, Disposition, InitiatorDatamover, InitiatorLayer, ReceivedPdu,
-    TaskHandle, UpperLayer,
+    CommandData, CommandResources, CommandToSend, ControlPdu, Disposition, InitiatorDatamover,
+    InitiatorLayer, ReceivedPdu, Sender, TaskHandle, UpperLayer,
 };
 use crate::keys::Parameters;
 use crate::limits::{
@@ -387,7 +387,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
 
     /// Makes the oldest command that waits one that is sent.
     #[inline]
-    fn next_command(&mut self) -> Option<(TaskHandle, Bhs)> {
+    fn next_command(&mut self) -> Option<CommandToSend> {
         if self.state != State::LoggedIn || !self.numbers.commands.open() {
             return None;
         }
@@ -405,7 +405,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
         let (data, unsolicited) = (core::mem::take(&mut task.work.data), self.unsolicited);
         let resources = CommandResources { task_tag, lun: self.lun, length, data, unsolicited };
         self.mover.allocate_task_resources(TaskHandle(slot), resources);
-        Some((TaskHandle(slot), command.to_bytes()))
+        Some(CommandToSend { task: TaskHandle(slot), header: command.to_bytes() })
     }
 }
 
@@ -426,8 +426,8 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
     }
 
     #[inline]
-    fn mover_and_numbers(&mut self) -> (&mut D, &mut InitiatorNumbers) {
-        (&mut self.mover, &mut self.numbers)
+    fn sender(&mut self) -> Sender<'_, D, InitiatorNumbers> {
+        Sender { mover: &mut self.mover, numbers: &mut self.numbers }
     }
 
     #[inline]
@@ -537,7 +537,7 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
 
 impl<D: InitiatorDatamover> InitiatorLayer for Initiator<D> {
     #[inline]
-    fn poll_command(&mut self) -> Option<(TaskHandle, Bhs)> {
+    fn poll_command(&mut self) -> Option<CommandToSend> {
         self.next_command()
     }
 

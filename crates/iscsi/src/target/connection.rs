@@ -9,83 +9,42 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use buf::{Account, Pool};
+use buf::{Account, Outside, Pool};
 use protocol::{CloseReason, Ended, Entropy, Instant, Notice, NoticeKind, Notices, Parties};
 use scsi::{DeviceServer, NexusEvent};
-use volume::reservation::{Command, CommandError, Registrant};
-use volume::{Completion, Epoch, Request, Submission, Tag, VolumeId};
+use volume::reservation::{CommandError, Registrant};
+use volume::{Completion, Epoch, Request, VolumeId};
 
 use super::access::ProvenInitiator;
-use super::buffer_queue::BufferQueue;
-use super::data_watch::DataWatch;
+use super::action::Action;
+use super::commands::{Commands, Fence, StoppedInPdu};
+use super::context::Context;
 use super::keep_alive::{KeepAlive, Silence};
 use super::life::{Life, Overdue};
 use super::login::{Failure, Login, Outcome};
-use super::nexus::Nexus;
 use super::outside_memory::OutsideMemory;
 use super::portal::{Node, Portal};
-use super::send_watch::SendWatch;
+use super::send_targets::SendTargets;
+use super::send_watch::{Memory, Progress, SendWatch};
 use super::task_management::{ResetResult, TaskManagement};
-use super::tasks::{State as TaskState, Task, Tasks};
-use super::text_exchange::TextNegotiation;
-use super::withheld_receive::WithheldReceive;
+use super::text_exchange::{Asked, TextNegotiation, TextReply};
+use super::text_keys::TextKeys;
+use super::window_width::WindowWidth;
 use crate::chap;
 use crate::connection::State;
 use crate::datamover::{
-    ControlPdu, DataArrival, Disposition, ReceivedPdu, TargetDatamover, TargetLayer, TaskHandle, UpperLayer,
+    ControlPdu, DataArrival, Disposition, Pending, ReceivedPdu, Sender, TargetDatamover, TargetLayer,
+    TaskHandle, UpperLayer,
 };
 use crate::keys::Parameters;
-use crate::limits::{DISCOVERY_SESSION_TIME, FIRST_DEPTH, IMMEDIATE_DEPTH, LOGIN_TIME, LOGOUT_TIME};
+use crate::limits::{DISCOVERY_SESSION_TIME, LOGIN_TIME, LOGOUT_TIME, OVERDRAFT};
 use crate::pdu::{
     AsyncMessage, BasicHeaderSegment, Bhs, LoginRequest, LoginResponse, NopIn, Opcode, Reject, Status,
+    TextRequest,
 };
-use crate::sequence::{CommandWindow, Delivery, TargetNumbers, TransferTags};
+use crate::sequence::{CommandWindow, TargetNumbers, TransferTags};
 use crate::session;
 use crate::violation::{Answer, Violation};
-
-/// What a connection asks of the inside.
-#[derive(Debug)]
-pub enum Action {
-    /// Submit a request, whose tag is below 2^16 and unique until its completion. If the volume's epoch is another one by then it comes back as
-    /// [`Input::StaleEpoch`].
-    Submit(Submission),
-    /// Ask that a request end soon.
-    Cancel {
-        /// On which volume.
-        volume: VolumeId,
-        /// Which.
-        tag: Tag,
-    },
-    /// Tell every other connection that shows this volume.
-    Event {
-        /// Which volume.
-        volume: VolumeId,
-        /// What happened.
-        event: NexusEvent,
-    },
-    /// Hand a command to the owner of a volume's reservations; [`Input::Reserved`] follows.
-    Reserve {
-        /// Comes back with the answer.
-        tag: u32,
-        /// Which volume.
-        volume: VolumeId,
-        /// In whose name.
-        registrant: Registrant,
-        /// What.
-        command: Command,
-    },
-    /// End the tasks of all other nexuses on these volumes, and tell them; [`Input::Reset`] follows when all that is older has ended.
-    Reset {
-        /// Comes back with the answer.
-        tag: u32,
-        /// Which volumes.
-        volumes: Vec<VolumeId>,
-        /// What the others are told.
-        event: NexusEvent,
-    },
-    /// A message to the group of sessions.
-    Group(session::Request),
-}
 
 /// What the inside tells a connection.
 #[derive(Debug)]
@@ -157,36 +116,17 @@ impl fmt::Debug for Resources {
 /// One connection of an initiator to a portal, over whatever carries it.
 #[derive(Debug)]
 pub struct Target<D> {
-    pub(super) mover: D,
+    pub(super) context: Context<D>,
     pub(super) portal: Arc<Portal>,
-    pub(super) resources: Resources,
+    resources: Resources,
     pub(super) life: Life,
     pub(super) login: Option<Box<Login>>,
-    pub(super) parameters: Parameters,
-    pub(super) numbers: TargetNumbers,
-    /// How wide the command window is.
-    pub(super) width: u16,
-    /// Open but for a discovery session.
-    pub(super) nexus: Nexus,
-    pub(super) tasks: Tasks,
-    /// Tasks that wait for a buffer.
-    pub(super) buffers: BufferQueue,
-    pub(super) withheld: WithheldReceive,
-    /// What this connection holds of the pool.
-    pub(super) account: Account,
-    pub(super) outside: OutsideMemory,
-    pub(super) data_watch: DataWatch,
-    pub(super) send_watch: SendWatch,
+    /// Without a nexus in a discovery session.
+    pub(super) commands: Commands,
     pub(super) management: TaskManagement,
-    pub(super) text: TextNegotiation,
-    /// Target Transfer Tags, and tags of resets.
-    pub(super) tags: TransferTags,
-    pub(super) actions: VecDeque<Action>,
+    text: TextNegotiation,
+    send_watch: SendWatch,
     keep_alive: KeepAlive,
-    /// What the operator is to know.
-    pub(super) notices: Notices,
-    /// The time as it was told last.
-    pub(super) now: Instant,
 }
 
 impl<D: TargetDatamover> Target<D> {
@@ -194,32 +134,30 @@ impl<D: TargetDatamover> Target<D> {
     pub fn new(now: Instant, portal: Arc<Portal>, resources: Resources, mut mover: D) -> Self {
         let login = Box::new(Login::over::<D>(Arc::clone(&portal)));
         let account = Account::new(&resources.pool);
-        let width = portal.queue_depth.min(FIRST_DEPTH);
-        mover.allocate_connection_resources(width.saturating_add(IMMEDIATE_DEPTH));
+        let window = WindowWidth::new(portal.queue_depth);
+        let numbers = TargetNumbers::new(CommandWindow::new(0, window.get()));
+        mover.allocate_connection_resources(window.tasks());
         Self {
-            mover,
-            numbers: TargetNumbers::new(CommandWindow::new(0, width)),
-            width,
+            commands: Commands::new(&account, window, now),
+            context: Context {
+                mover,
+                parameters: Parameters::default(),
+                numbers,
+                tags: TransferTags::default(),
+                account,
+                outside: OutsideMemory::default(),
+                actions: VecDeque::new(),
+                notices: Notices::default(),
+                now,
+            },
             portal,
             resources,
             life: Life::new(now + LOGIN_TIME),
             login: Some(login),
-            parameters: Parameters::default(),
-            nexus: Nexus::awaited(),
-            tasks: Tasks::new(0),
-            buffers: BufferQueue::new(&account),
-            withheld: WithheldReceive::new(),
-            account,
-            outside: OutsideMemory::default(),
-            data_watch: DataWatch::new(now),
-            send_watch: SendWatch::Idle,
             management: TaskManagement::default(),
             text: TextNegotiation::default(),
-            tags: TransferTags::default(),
-            actions: VecDeque::new(),
+            send_watch: SendWatch::Idle,
             keep_alive: KeepAlive::Heard { at: now },
-            notices: Notices::default(),
-            now,
         }
     }
 
@@ -230,7 +168,7 @@ impl<D: TargetDatamover> Target<D> {
 
     /// What the operator is to know, the oldest first.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop()
+        self.context.notices.pop()
     }
 
     /// The initiator, and the target that it asked for, as far as they are known.
@@ -242,14 +180,13 @@ impl<D: TargetDatamover> Target<D> {
 
     /// True while the session may use a logical unit on this volume, or has a request there.
     pub fn uses(&self, volume: VolumeId) -> bool {
-        let is_shown = || self.nexus.server().is_some_and(|server| server.uses(volume));
-        let is_at_volume = |task: &Task| matches!(task.state, TaskState::AtVolume(at) if at == volume);
-        self.life.state().takes_commands() && is_shown() || self.tasks.iter().any(is_at_volume)
+        let is_shown = || self.commands.nexus().server().is_some_and(|server| server.uses(volume));
+        self.life.state().takes_commands() && is_shown() || self.commands.are_at(volume)
     }
 
     /// Commands that have not been answered yet.
     pub fn outstanding(&self) -> usize {
-        self.tasks.iter().count()
+        self.commands.outstanding()
     }
 
     /// The target that the initiator has logged in to.
@@ -260,22 +197,10 @@ impl<D: TargetDatamover> Target<D> {
     /// The transport has ended.
     fn end(&mut self) {
         self.life.end();
-        self.data_watch.end();
         self.send_watch.end();
-        self.withheld.end();
+        self.commands.end_receiving();
         self.text.end();
         self.abandon();
-    }
-
-    /// Sends a response to a request that was delivered so.
-    pub(super) fn respond(&mut self, header: Bhs, data: Vec<u8>, delivery: Delivery) {
-        self.mover.send_control(ControlPdu::response(header, data, delivery));
-    }
-
-    /// Sends a PDU that takes a StatSN and ends no numbered request: a Login Response, as Login Requests are immediate, a Reject or an
-    /// Asynchronous Message.
-    pub(super) fn notify(&mut self, header: Bhs, data: Vec<u8>) {
-        self.respond(header, data, Delivery::Immediate);
     }
 
     fn handle_login_pdu(&mut self, pdu: ReceivedPdu<'_>) {
@@ -289,15 +214,15 @@ impl<D: TargetDatamover> Target<D> {
 
     fn handle_login(&mut self, request: &LoginRequest, data: &[u8]) {
         let Some(login) = &mut self.login else { return };
-        self.numbers.window = CommandWindow::new(request.cmd_sn(), self.width);
+        self.context.numbers.window = CommandWindow::new(request.cmd_sn(), self.commands.window().get());
         match login.handle(request, data, &mut *self.resources.entropy) {
             Ok(Outcome::Respond(response, text)) => {
-                self.notify(response.to_bytes(), text.into_bytes());
+                self.context.notify(response.to_bytes(), text.into_bytes());
             }
             Ok(Outcome::Join(join)) => {
                 let agreed = D::parameters(login.parameters);
-                if self.grant_receives(&agreed) {
-                    self.actions.push_back(Action::Group(join));
+                if self.commands.window().grant_receives(&mut self.context, &agreed) {
+                    self.context.actions.push_back(Action::Group(join));
                 } else {
                     self.fail_login(request, Status::OUT_OF_RESOURCES.into());
                 }
@@ -308,7 +233,7 @@ impl<D: TargetDatamover> Target<D> {
 
     pub(super) fn fail_login(&mut self, request: &LoginRequest, failure: Failure) {
         let response = LoginResponse::new(request, failure.status);
-        self.notify(response.to_bytes(), Vec::new());
+        self.context.notify(response.to_bytes(), Vec::new());
         let reason = match failure.status {
             Status::AUTHENTICATION_FAILURE | Status::AUTHORIZATION_FAILURE | Status::NOT_FOUND => {
                 CloseReason::Refused(failure.text)
@@ -328,7 +253,7 @@ impl<D: TargetDatamover> Target<D> {
                 }
             }
             session::Reply::Displaced => {
-                self.mover.connection_terminate();
+                self.context.mover.connection_terminate();
                 self.close(CloseReason::Finished);
             }
         }
@@ -339,15 +264,15 @@ impl<D: TargetDatamover> Target<D> {
         let Some(login) = self.login.as_mut().filter(|_| self.life.state() == State::InLogin) else { return };
         let Some((response, text, request)) = login.finish(tsih) else { return };
         let told = if login.discovery { "logged in for discovery" } else { "logged in" };
-        self.parameters = D::parameters(login.parameters);
+        self.context.parameters = D::parameters(login.parameters);
         let longest_segment = login.tuning.segment;
-        self.notify(response.to_bytes(), text.into_bytes());
-        self.mover.notice_key_values(&self.parameters);
-        self.mover.enable_datamover(longest_segment);
+        self.context.notify(response.to_bytes(), text.into_bytes());
+        self.context.mover.notice_key_values(&self.context.parameters);
+        self.context.mover.enable_datamover(longest_segment);
         let is_discovery = self.login.as_ref().is_some_and(|login| login.discovery);
         self.life.log_in(is_discovery.then(|| now + DISCOVERY_SESSION_TIME));
         self.keep_alive = KeepAlive::Heard { at: now };
-        self.notices.push(NoticeKind::Login, told);
+        self.context.notices.push(NoticeKind::Login, told);
         self.open_nexus(request.isid);
     }
 
@@ -355,7 +280,7 @@ impl<D: TargetDatamover> Target<D> {
     fn open_nexus(&mut self, isid: [u8; 6]) {
         let login = self.login.as_deref();
         let parts = login.and_then(|login| Some((login, login.node.as_deref()?, login.initiator.as_ref()?)));
-        let Some((login, node, initiator)) = parts else { return self.nexus.give_up() };
+        let Some((login, node, initiator)) = parts else { return self.commands.give_up() };
         let proven = ProvenInitiator { initiator, account: login.proven.as_ref() };
         let device = node.access.mask(&node.device, proven);
         // The ports' names are those of RFC 7143 §4.4.4.
@@ -364,14 +289,19 @@ impl<D: TargetDatamover> Target<D> {
             target_port: format!("{},t,0x{:04x}", node.name, node.portal_group).into(),
             relative_port: node.device.relative_port,
         };
-        self.nexus.open(DeviceServer::new(device, registrant));
-        self.tasks = Tasks::new(self.width.saturating_add(IMMEDIATE_DEPTH));
+        self.commands.open(DeviceServer::new(device, registrant));
     }
 
     /// Ends the connection once what is queued has gone out; its tasks are aborted.
     pub(super) fn close(&mut self, reason: CloseReason) {
         self.life.close(reason);
         self.abandon();
+    }
+
+    /// The connection ends: what is at a volume is cancelled, everything else is dropped.
+    fn abandon(&mut self) {
+        self.commands.abandon(&mut self.context);
+        self.management.clear();
     }
 
     /// Does what the standard prescribes for a violation.
@@ -382,14 +312,35 @@ impl<D: TargetDatamover> Target<D> {
             Answer::Close => None,
         };
         if matches!(answer, Answer::Reject(_)) {
-            self.notices.push(NoticeKind::Reject, violation.text());
+            self.context.notices.push(NoticeKind::Reject, violation.text());
         }
         if let Some((reason, header)) = reason.zip(header) {
-            self.notify(Reject::new(reason).to_bytes(), header.to_vec());
+            self.context.notify(Reject::new(reason).to_bytes(), header.to_vec());
         }
         if !matches!(answer, Answer::Reject(_)) {
             self.close(CloseReason::Violation(violation.text()));
         }
+    }
+
+    /// Goes on with the text negotiation.
+    pub(super) fn negotiate(&mut self, request: &TextRequest, data: &[u8]) -> Result<TextReply, Violation> {
+        let mut exchange = match self.text.take(request, data, &mut self.context.tags)? {
+            Asked::Part(response) => return Ok(TextReply { response, text: Vec::new() }),
+            Asked::Whole(exchange) => exchange,
+        };
+        if let Some(question) = exchange.unanswered() {
+            let login = self.login.as_deref();
+            let targets = SendTargets {
+                portal: &self.portal,
+                own: login.and_then(|login| login.node.as_deref()),
+                initiator: login.and_then(|login| login.initiator.as_ref()),
+                came_to: self.resources.local,
+            };
+            let mut keys = TextKeys { context: &mut self.context, tuning: &self.portal.tuning, targets };
+            let answer = keys.answer(question)?;
+            exchange.answer(answer);
+        }
+        Ok(self.text.reply(exchange, request, self.context.parameters.peer_segment as usize))
     }
 
     /// Asks the initiator to log out. The connection ends for this reason if it does not do so in time, or has not logged in.
@@ -398,7 +349,7 @@ impl<D: TargetDatamover> Target<D> {
             State::InLogin => self.close(reason),
             State::LoggedIn => {
                 let seconds = wire::bounded::<u16>(LOGOUT_TIME.as_secs());
-                self.notify(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new());
+                self.context.notify(AsyncMessage::logout_requested(seconds).to_bytes(), Vec::new());
                 self.life.request_logout(reason, now + LOGOUT_TIME);
             }
             State::LogoutRequested | State::InLogout | State::Closing | State::Free => {}
@@ -424,13 +375,74 @@ impl<D: TargetDatamover> Target<D> {
         match self.keep_alive.handle_timeout(now) {
             Silence::Bearable => {}
             Silence::Ping => {
-                let ping = NopIn::ping(self.tags.next()).to_bytes();
-                self.mover.send_control(ControlPdu::unnumbered(ping, Vec::new()));
+                let ping = NopIn::ping(self.context.tags.next()).to_bytes();
+                self.context.mover.send_control(ControlPdu::unnumbered(ping, Vec::new()));
             }
             Silence::Unanswered => {
                 self.close(CloseReason::TimedOut("the initiator does not answer pings"));
             }
         }
+    }
+
+    fn memory(&self) -> Memory {
+        if self.context.account.is_wanted() { Memory::Wanted } else { Memory::Free }
+    }
+
+    /// Closes the connection when nothing of what is sent to it is read.
+    fn watch_sending(&mut self, now: Instant) {
+        if self.send_watch.handle_timeout(now, self.memory()) == Progress::Stalled {
+            self.context.mover.connection_terminate();
+            self.close(CloseReason::TimedOut("the initiator does not read what is sent to it"));
+        }
+    }
+
+    /// Ends commands whose data makes no progress, and a connection whose PDU has stopped half-way.
+    fn watch_data(&mut self) {
+        let memory = self.memory();
+        if let Err(StoppedInPdu) = self.commands.watch_data(&mut self.context, memory) {
+            self.close(CloseReason::TimedOut("the initiator stopped in the middle of a PDU"));
+        }
+        if self.life.state().is_over() {
+            self.commands.end_watch();
+        }
+    }
+
+    /// Counts what is held outside of buffers; nothing that grows with what a peer does is left out.
+    #[inline]
+    fn settle_account(&mut self) {
+        let talk = self.text.size();
+        let in_login = self.life.state() == State::InLogin;
+        let login = if in_login { self.login.as_deref().map_or(0, Login::size) } else { 0 };
+        let context = &mut self.context;
+        let Pending { data, queue } = context.mover.pending();
+        let text = talk.saturating_add(login);
+        let tables = queue.saturating_add(self.commands.table_bytes::<D>());
+        if context.outside.settle(&mut context.account, Outside { data: data.saturating_add(text), tables }) {
+            self.check_text(text);
+        }
+        if !self.commands.await_memory() {
+            self.context.account.stop_waiting();
+        }
+    }
+
+    /// Text for which there is no memory ends the connection.
+    #[cold]
+    fn check_text(&mut self, text: usize) {
+        if text > 0 && self.context.account.overdrawn() > OVERDRAFT && !self.life.state().is_over() {
+            self.close(CloseReason::Limit("there is no memory for the text of a login or discovery"));
+        }
+    }
+
+    /// True while this side has reasons of its own to receive nothing more.
+    #[inline]
+    fn is_receiving_withheld(&self) -> bool {
+        let Context { account, mover, .. } = &self.context;
+        let joining = self.life.state() == State::InLogin
+            && self.login.as_ref().is_some_and(|login| login.waiting().is_some());
+        let overdrawn = account.overdrawn() > OVERDRAFT;
+        self.commands.is_receiving_withheld(&self.context)
+            || joining
+            || (mover.pending().data > 0 && (overdrawn || account.is_over()))
     }
 }
 
@@ -442,22 +454,22 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn mover(&mut self) -> &mut D {
-        &mut self.mover
+        &mut self.context.mover
     }
 
     #[inline]
     fn mover_ref(&self) -> &D {
-        &self.mover
+        &self.context.mover
     }
 
     #[inline]
-    fn mover_and_numbers(&mut self) -> (&mut D, &mut TargetNumbers) {
-        (&mut self.mover, &mut self.numbers)
+    fn sender(&mut self) -> Sender<'_, D, TargetNumbers> {
+        Sender { mover: &mut self.context.mover, numbers: &mut self.context.numbers }
     }
 
     #[inline]
     fn begin_turn(&mut self, now: Instant) {
-        self.now = now;
+        self.context.now = now;
     }
 
     #[inline]
@@ -467,12 +479,12 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn hear(&mut self) {
-        self.keep_alive = KeepAlive::Heard { at: self.now };
+        self.keep_alive = KeepAlive::Heard { at: self.context.now };
     }
 
     #[inline]
     fn control_notify(&mut self, pdu: ReceivedPdu<'_>) -> Disposition {
-        self.withheld.received();
+        self.commands.pdu_received();
         if self.life.state() != State::InLogin {
             return self.handle_request(pdu);
         }
@@ -490,7 +502,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn find_task(&self, task_tag: u32) -> Option<TaskHandle> {
-        self.tasks.find(task_tag).map(TaskHandle)
+        self.commands.find(task_tag).map(TaskHandle)
     }
 
     #[inline]
@@ -505,7 +517,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn send_begun_notify(&mut self) {
-        self.send_watch.begin(self.now);
+        self.send_watch.begin(self.context.now);
     }
 
     #[inline]
@@ -515,26 +527,30 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn handle_input(&mut self, input: Input) {
-        let now = self.now;
+        let context = &mut self.context;
+        let now = context.now;
         match input {
-            Input::Completion(completion) => self.handle_completion(completion),
-            Input::StaleEpoch(request) => self.handle_refused(*request),
-            Input::Fence { volume, epoch, event } => self.handle_fence(volume, epoch, event),
-            Input::Event { volume, event } => self.handle_event(volume, event),
-            Input::Reserved { tag, result } => self.handle_reserved(tag, result),
-            Input::Reset { tag, result } => self.handle_reset(tag, result),
+            Input::Completion(completion) => self.commands.handle_completion(context, completion),
+            Input::StaleEpoch(request) => self.commands.handle_refused(context, *request),
+            Input::Fence { volume, epoch, event } => {
+                self.commands.handle_fence(context, Fence { volume, epoch, event });
+            }
+            Input::Event { volume, event } => self.commands.handle_event(context, volume, event),
+            Input::Reserved { tag, result } => self.commands.handle_reserved(context, tag, result),
+            Input::Reset { tag, result } => self.management.handle_reset(tag, result),
             Input::Group(reply) => self.handle_group(now, reply),
             Input::PortalChanged(portal) => self.handle_portal_changed(now, portal),
             Input::Shutdown => self.request_logout(now, CloseReason::ShuttingDown),
         }
+        self.finish_pending();
     }
 
     #[inline]
     fn handle_timeout(&mut self) {
-        let now = self.now;
+        let now = self.context.now;
         self.watch_sending(now);
-        self.watch_data(now);
-        self.withheld.handle_timeout(now);
+        self.watch_data();
+        self.commands.handle_withheld_timeout(now);
         if let Some(overdue) = self.life.handle_timeout(now) {
             self.handle_overdue(now, overdue);
         }
@@ -543,7 +559,7 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
     }
 
     fn handle_memory(&mut self) {
-        self.retry_buffers();
+        self.commands.retry_buffers(&mut self.context);
     }
 
     fn handle_ended(&mut self, _how: Ended) {
@@ -552,23 +568,22 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 
     #[inline]
     fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.context.actions.pop_front()
     }
 
     #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
         let silence = (self.life.state() == State::LoggedIn).then(|| self.keep_alive.due());
-        let (data, sending) = (self.data_watch.due(), self.send_watch.due());
-        let (receiving, management) = (self.withheld.due(), self.management.due());
-        [self.life.due(), silence, data, sending, receiving, management].into_iter().flatten().min()
+        let (commands, sending) = (self.commands.due(), self.send_watch.due());
+        [self.life.due(), silence, commands, sending, self.management.due()].into_iter().flatten().min()
     }
 
     fn is_established(&self) -> bool {
-        self.nexus.is_open()
+        self.commands.nexus().is_open()
     }
 
     fn awaits_memory(&self) -> bool {
-        !self.buffers.is_empty()
+        self.commands.await_buffers()
     }
 
     fn poll_close(&self) -> Option<CloseReason> {
@@ -579,12 +594,12 @@ impl<D: TargetDatamover> UpperLayer for Target<D> {
 impl<D: TargetDatamover> TargetLayer for Target<D> {
     #[inline]
     fn data_completion_notify(&mut self, task: TaskHandle, arrival: DataArrival) {
-        self.handle_data(task.0, arrival);
+        self.commands.handle_data(&mut self.context, task.0, arrival);
     }
 
     #[inline]
     fn status_sent_notify(&mut self, task: TaskHandle) {
-        self.remove_task(task.0);
+        self.commands.remove(&mut self.context, task.0);
     }
 }
 

@@ -112,7 +112,8 @@ impl<D: TargetDatamover> Target<D> {
 
     /// True when a session that has logical units would have none of the target's.
     fn would_lose_all_units(&self, next: &Node) -> bool {
-        let has_units = self.nexus.server().is_some_and(|server| !server.device().units.is_empty());
+        let has_units =
+            self.commands.nexus().server().is_some_and(|server| !server.device().units.is_empty());
         has_units && self.shown(next).is_some_and(|device| device.units.is_empty())
     }
 
@@ -127,6 +128,7 @@ impl<D: TargetDatamover> Target<D> {
         if let Some(login) = &mut self.login {
             login.take_portal(&portal);
         }
+        self.commands.window().set_most(portal.queue_depth);
         self.portal = portal;
     }
 
@@ -141,10 +143,12 @@ impl<D: TargetDatamover> Target<D> {
     /// Shows the logical units that the target has now. Tasks of those that are gone end with TASK ABORTED.
     fn replace_units(&mut self) {
         let device = self.node().and_then(|node| self.shown(node));
-        let Some((server, device)) = self.nexus.server_mut().zip(device) else { return };
+        let Some((server, device)) = self.commands.server_mut().zip(device) else { return };
         let removed = server.replace(device);
         if !removed.is_empty() {
-            self.abort_where(AbortedBy::Others, |task| removed.contains(&task.command.place()));
+            self.commands.abort_where(&mut self.context, AbortedBy::Others, |task| {
+                removed.contains(&task.command.place())
+            });
         }
     }
 

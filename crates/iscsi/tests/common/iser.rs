@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use buf::{Account, Pool};
-use iscsi::datamover::iser::{self, Invalidation, QueueNeeds, initiator_needs, private_data, target_needs};
+use iscsi::datamover::iser::{self, Invalidation, initiator_needs, private_data, target_needs};
 use iscsi::initiator::Config;
 use iscsi::target::Portal;
+use iwarp::Role;
 use iwarp::mpa::{Offer, Revision, RtrKinds};
-use iwarp::{QueueLimits, Role};
 use protocol::{Instant, SeededEntropy};
+use verbs::QueueLimits;
 
 use super::{Bench, blocks, resources};
 
@@ -17,9 +18,7 @@ pub const OFFER: Offer =
     Offer { revision: Revision::Two, markers: false, crc: true, rtr: RtrKinds::ALL, ird: 16, ord: 16 };
 
 /// A queue pair of software iWARP that holds so much.
-pub fn queue_pair(role: Role, needs: QueueNeeds, offer: Offer) -> iwarp::Connection {
-    let QueueNeeds { sends, receives, regions, longest } = needs;
-    let queues = QueueLimits { sends, receives, regions, longest };
+pub fn queue_pair(role: Role, queues: QueueLimits, offer: Offer) -> iwarp::Connection {
     let config = iwarp::Config { role, offer, queues, mss: 1448, solicited: false };
     iwarp::Connection::new(Instant::ZERO, config, Account::new(&Pool::new(1 << 20)))
 }

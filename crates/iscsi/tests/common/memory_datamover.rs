@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use buf::{Buf, BufList, Pool};
 use iscsi::datamover::{
-    CommandData, CommandResources, CommandTransfer, ControlPdu, DataArrival, Datamover, Disposition, GetData,
-    InitiatorDatamover, InitiatorLayer, KeyValues, Pending, PutData, ReceivedPdu, TargetDatamover,
-    TargetLayer, TaskHandle, Unacceptable, UpperLayer, WriteResources,
+    CommandData, CommandResources, CommandToSend, CommandTransfer, ControlPdu, DataArrival, Datamover,
+    Disposition, GetData, InitiatorDatamover, InitiatorLayer, KeyValues, Pending, PutData, ReceivedPdu,
+    Sender, TargetDatamover, TargetLayer, TaskHandle, Unacceptable, UpperLayer, WriteResources,
 };
 use iscsi::initiator::{Config, Initiator};
 use iscsi::keys::{Parameters, SessionType, Tuning};
@@ -388,7 +388,7 @@ impl<U: TargetLayer<Mover = Self>> Role<U> for MemoryTarget {
     }
 
     fn send_one(upper: &mut U, out: &mut Transmit) -> bool {
-        let (mover, numbers) = upper.mover_and_numbers();
+        let Sender { mover, numbers } = upper.sender();
         let Some(item) = mover.common.queue.pop_front() else { return false };
         match item {
             Item::Control(mut pdu) => {
@@ -476,7 +476,7 @@ impl<U: InitiatorLayer<Mover = Self>> Role<U> for MemoryInitiator {
     }
 
     fn send_one(upper: &mut U, out: &mut Transmit) -> bool {
-        let (mover, numbers) = upper.mover_and_numbers();
+        let Sender { mover, numbers } = upper.sender();
         match mover.common.queue.pop_front() {
             Some(Item::Control(mut pdu)) => {
                 numbers.stamp(&mut pdu.header, CmdSn::Next);
@@ -497,8 +497,8 @@ impl<U: InitiatorLayer<Mover = Self>> Role<U> for MemoryInitiator {
 }
 
 fn send_command<U: InitiatorLayer<Mover = MemoryInitiator>>(upper: &mut U, out: &mut Transmit) -> bool {
-    let Some((task, mut header)) = upper.poll_command() else { return false };
-    let (mover, numbers) = upper.mover_and_numbers();
+    let Some(CommandToSend { task, mut header }) = upper.poll_command() else { return false };
+    let Sender { mover, numbers } = upper.sender();
     let agreed = mover.common.agreed;
     let (resources, transfer) = mover.slot(task).unwrap();
     let mut immediate = BufList::new();

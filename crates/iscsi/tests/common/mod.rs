@@ -24,10 +24,11 @@ use std::sync::Arc;
 use buf::{Buf, BufList, Pool, SharedBuf};
 use iscsi::datamover::tcp;
 use iscsi::initiator::{self, Config, Discovered, RemoteUnit};
+use iscsi::keys::Tuning;
 use iscsi::session::{Reply, Sessions};
 use iscsi::target::{self, Access, Node, Portal, ResetResult, Resources};
 use protocol::pair::{Pair, aperiodic};
-use protocol::{Connection, Group, SeededEntropy};
+use protocol::{Connection, Group, GroupMessage, SeededEntropy};
 use scsi::{LogicalUnit, NexusEvent, TargetDevice, UnitIdentity};
 use volume::{
     Allocation, Completion, Extent, Features, Geometry, Limits, Operation, Outcome, Request, Submission, Tag,
@@ -249,7 +250,7 @@ where
                 }
             }
         }
-        while let Some((member, reply)) = self.sessions.poll_message() {
+        while let Some(GroupMessage { to: member, message: reply }) = self.sessions.poll_message() {
             any = true;
             if member == 1 {
                 self.pair.far.connection.handle_input(now, target::Input::Group(reply));
@@ -356,4 +357,27 @@ where
     pub fn tell_group(&mut self, reply: Reply) {
         self.pair.far.connection.handle_input(self.pair.now, target::Input::Group(reply));
     }
+}
+
+/// What an initiator may want of bursts, in every combination.
+pub fn burst_settings() -> Vec<Tuning> {
+    let mut all = Vec::new();
+    for immediate_data in [false, true] {
+        for initial_r2t in [false, true] {
+            for (first_burst, max_burst) in [(512, 512), (8192, 65_536), (65_536, 8192), (262_144, 1 << 20)] {
+                for outstanding_r2t in [1, 4] {
+                    all.push(Tuning {
+                        immediate_data,
+                        initial_r2t,
+                        first_burst,
+                        max_burst,
+                        outstanding_r2t,
+                        segment: 16_384,
+                        ..Tuning::default()
+                    });
+                }
+            }
+        }
+    }
+    all
 }

@@ -20,7 +20,7 @@ use iscsi::session::Sessions;
 use iscsi::target::{Action, Input, Portal, ResetResult};
 use iscsi::text::Text;
 use protocol::pair::Half;
-use protocol::{CloseReason, Connection, Group, Instant};
+use protocol::{CloseReason, Connection, Group, GroupMessage, Instant};
 use volume::{Epoch, Submission, VolumeId};
 
 use super::{INITIATOR, ISID, Memory, TARGET, resources};
@@ -159,7 +159,7 @@ impl Raw {
                 any = true;
                 self.half.connection.handle_input(self.now, Input::Reset { tag, result: ResetResult::Done });
             }
-            while let Some((_, reply)) = self.sessions.poll_message() {
+            while let Some(GroupMessage { message: reply, .. }) = self.sessions.poll_message() {
                 any = true;
                 self.half.connection.handle_input(self.now, Input::Group(reply));
             }

@@ -5,15 +5,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use buf::{Account, Pool};
-use iscsi::datamover::iser::{self, Invalidation, QueueNeeds, initiator_needs, private_data, target_needs};
+use iscsi::datamover::iser::{self, Invalidation, initiator_needs, private_data, target_needs};
 use iscsi::initiator::Config;
 use iscsi::target::Portal;
 use protocol::{CloseReason, Connection, Ended, Entropy as _, Instant, Placement, SeededEntropy, Transmit};
+use roce::Endpoint;
 use roce::endpoint::{Arrival, Incoming, Target};
 use roce::mtu::Mtu;
 use roce::train::Train;
-use roce::{Endpoint, QueueLimits};
-use verbs::{Consumer, PrivateData};
+use verbs::{Consumer, PrivateData, QueueLimits};
 
 use super::iser_raw::RawEnd;
 use super::{Bench, blocks, resources};
@@ -33,7 +33,7 @@ pub struct OverRoce<C> {
     pool: Pool,
     pub consumer: Option<C>,
     accept: Option<Accept<C>>,
-    needs: QueueNeeds,
+    needs: QueueLimits,
     /// Thousandths of what comes that are lost.
     pub loss: u64,
     pub lost: u64,
@@ -42,14 +42,12 @@ pub struct OverRoce<C> {
     ended: bool,
 }
 
-fn config(needs: QueueNeeds) -> roce::Config {
-    let QueueNeeds { sends, receives, regions, longest } = needs;
-    let queues = QueueLimits { sends, receives, regions, longest };
+fn config(queues: QueueLimits) -> roce::Config {
     roce::Config { queues, mtu: Mtu::Bytes1024, reads_served: 16, reads_sent: 4 }
 }
 
 impl<C: Consumer<QueuePair = roce::Connection>> OverRoce<C> {
-    fn new((own, peer): (SocketAddr, SocketAddr), needs: QueueNeeds, pool: &Pool) -> Self {
+    fn new((own, peer): (SocketAddr, SocketAddr), needs: QueueLimits, pool: &Pool) -> Self {
         Self {
             endpoint: Endpoint::new(
                 own,
@@ -87,7 +85,7 @@ impl<C: Consumer<QueuePair = roce::Connection>> OverRoce<C> {
     /// One that accepts the first who asks, and refuses all others.
     pub fn accepting(
         pool: &Pool,
-        needs: QueueNeeds,
+        needs: QueueLimits,
         accept: impl FnOnce(Instant, roce::Connection) -> C + 'static,
     ) -> Self {
         Self { accept: Some(Box::new(accept)), ..Self::new((FAR, NEAR), needs, pool) }

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use buf::Account;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use verbs::{
-    EndReason, PrivateData, QueuePairLimits, QueuePairState, ReceiveQueue, RegionTable, SetupAnswer,
-    SetupEvent, WorkCompletion,
+    EndReason, PrivateData, QueueLimits, QueuePairLimits, QueuePairState, ReceiveQueue, RegionTable,
+    SetupAnswer, SetupEvent, WorkCompletion,
 };
 
 use crate::arrival::Arrival;
@@ -33,19 +33,6 @@ pub enum Role {
     Responder,
 }
 
-/// What a queue pair holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueueLimits {
-    /// Requests other than receives at a time.
-    pub sends: usize,
-    /// Receives at a time.
-    pub receives: usize,
-    /// Regions at a time, up to 65,536.
-    pub regions: usize,
-    /// Bytes of the longest request, up to 4 GiB less one.
-    pub longest: usize,
-}
-
 /// What a connection is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -53,7 +40,7 @@ pub struct Config {
     pub role: Role,
     /// What it offers its peer.
     pub offer: Offer,
-    /// What its queue pair holds.
+    /// What its queue pair holds. Requests have up to 4 GiB less one byte.
     pub queues: QueueLimits,
     /// Bytes of a TCP segment: FPDUs are made to fit.
     pub mss: usize,

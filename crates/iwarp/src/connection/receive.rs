@@ -39,14 +39,13 @@ impl Connection {
             && let Some(receiver) = &mut self.receiver
         {
             let result = match receiver.advance(&mut rest) {
-                Fpdu::Incomplete => break,
                 Fpdu::Payload if receiver.piece().is_some_and(|piece| piece <= rest.len()) => {
                     if !self.place_staged(&mut rest) {
                         break;
                     }
                     Ok(())
                 }
-                Fpdu::Payload => break,
+                Fpdu::Incomplete | Fpdu::Payload => break,
                 Fpdu::Control => self.expect_header(),
                 Fpdu::Header => self.judge(),
                 Fpdu::Whole => self.deliver(),

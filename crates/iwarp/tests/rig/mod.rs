@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 
 use buf::{Account, Buf, BufList, Pool, SharedBuf};
 use iwarp::mpa::{Offer, Revision, RtrKinds};
-use iwarp::{Config, Connection, QueueLimits, Role};
+use iwarp::{Config, Connection, Role};
 use protocol::{Connection as _, Ended, Entropy, Instant, Placement, SeededEntropy, Transmit};
 use verbs::contract::Side;
 use verbs::{
-    PrivateData, QueuePair, RegionMemory, RemoteRegion, SetupAnswer, SetupEvent, WorkCompletion, WorkDone,
-    WorkId, WorkRequest,
+    PrivateData, QueueLimits, QueuePair, RegionMemory, RemoteRegion, SetupAnswer, SetupEvent, WorkCompletion,
+    WorkDone, WorkId, WorkRequest,
 };
 
 pub const OFFER: Offer =

@@ -54,8 +54,6 @@ pub(super) struct Admin {
     quiescing: usize,
     /// Slots of the Asynchronous Event Requests.
     pub(super) event_requests: Vec<u16>,
-    /// Abort commands under way.
-    pub(super) aborts: u8,
     events: VecDeque<AsyncEvent>,
     masked: Vec<AsyncEvent>,
     /// What the group is to be told.
@@ -79,7 +77,6 @@ impl Admin {
             resetting: false,
             quiescing: 0,
             event_requests: Vec::new(),
-            aborts: 0,
             events: VecDeque::new(),
             masked: Vec::new(),
             news: VecDeque::new(),

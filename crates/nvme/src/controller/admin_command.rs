@@ -9,7 +9,7 @@ use super::{features, identify, logs};
 use crate::fabrics::Property;
 use crate::features::{FeatureCommand, fid, queue_count};
 use crate::identify::Identify;
-use crate::limits::{ABORTS, ASYNC_EVENTS};
+use crate::limits::ASYNC_EVENTS;
 use crate::log::GetLogPage;
 use crate::opcode::{FABRICS, admin as opcodes, fctype};
 use crate::sgl::Capsule;
@@ -46,7 +46,7 @@ pub(super) fn plan(
         opcodes::ASYNC_EVENT_REQUEST => Err(Status::ASYNC_EVENT_LIMIT.dnr()),
         opcodes::ABORT if admin.subsystem().is_some() => {
             entry.no_data(capsule.data)?;
-            if admin.aborts < ABORTS { Ok(Plan::Abort) } else { Err(Status::ABORT_LIMIT) }
+            Ok(Plan::Abort)
         }
         opcodes::GET_LBA_STATUS => Query::plan(admin.subsystem(), entry, capsule).map(Plan::Query),
         _ => Err(Status::INVALID_OPCODE.dnr()),

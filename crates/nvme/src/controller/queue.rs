@@ -1,114 +1,60 @@
 //! One queue pair of a controller: submission queue entries in, requests out, completions in, completion queue entries out
 //! (NVMe Base §3.3 for queues over fabrics). How capsules and data travel is its transport's business ([`FabricTransport`]).
 //!
-//! This file joins the components, each of which has its own file and states: what the queue is to its controller (`queue_state`), its commands (`slots`),
-//! those that wait for memory (`memory_waiters`) or are to end (`abort_table`), the command that is not taken yet (`submission_gate`), data on its way
-//! (`data_progress`), and what is held (`queue_memory`). Silence before the queue is connected closes, and so does an expired keep alive timer.
+//! This file joins the components, each of which has its own file and states: what leaves the queue (`outgoing`), its commands (`command_table`), their data and
+//! the memory for it (`command_data`), what it is to its host (`served`), and who waits for its end (`quiesce`). How commands go on is in `commands`. Silence before the
+//! queue is connected closes, and so does an expired keep alive timer.
 
-use alloc::collections::VecDeque;
-use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use buf::{Outside, Pool};
-use protocol::{CloseReason, Instant, Notice, Notices, Parties};
+use buf::{Buf, Pool};
+use protocol::{CloseReason, Instant, Notice, NoticeKind, Parties};
 use volume::VolumeId;
 
-use super::abort_table::{AbortTable, ImmediateAbort};
-use super::association::Association;
-use super::command::{Plan, ReceivedCommand, VolumeRef};
-use super::data_progress::DataProgress;
+use super::abort_table::{Ending, ImmediateAbort};
+use super::command::{CommandResult, Plan, ReceivedCommand, VolumeRef};
+use super::command_data::{Admission, ArrivedPiece, CommandData, Transfer};
+use super::command_table::CommandTable;
 use super::fabric_transport::FabricTransport;
-use super::memory_waiters::MemoryWaiters;
+use super::io::Namespaces;
+use super::outgoing::Outgoing;
 use super::portal::Portal;
-use super::queue_memory::QueueMemory;
-use super::queue_state::QueueState;
+use super::portal_change::{Reaction, Stage};
+use super::queue_state::{Joining, QueueState};
 use super::quiesce::Quiesce;
-use super::slots::Slots;
-use super::submission_gate::{Gate, Patience, SubmissionGate};
-use super::submission_head::SubmissionHead;
-use super::volume_states::VolumeStates;
-use super::withdrawn::Withdrawn;
+use super::reservation::Reservations;
+use super::served::Served;
+use super::slots::{Slots, Step};
+use super::submission_gate::Patience;
+use super::subsystem::NamespaceKey;
 use super::{Action, Input};
 use crate::lifetime::Lifetime;
 use crate::limits::CONNECT_TIME;
+use crate::opcode::nvm;
 use crate::sgl::Capsule;
-use crate::sqe::SubmissionQueueEntry;
+use crate::sqe::{ALL_NAMESPACES, SubmissionQueueEntry};
 use crate::status::Status;
+use crate::subsystem::{ConnectError, Reply};
 
-mod abort;
 mod commands;
-mod connect;
-mod memory;
-mod quiesce;
-mod serving;
 
 /// Why a controller ended whose host was not heard of.
 const KEEP_ALIVE_EXPIRED: &str = "the keep alive timer expired";
 
-/// What has become of a command that has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
-    /// It was taken. What data its capsule has is of no use.
-    Taken,
-    /// It was taken, and the capsule's data is to be put into the memory of this slot.
-    Receives {
-        /// The command's slot.
-        slot: u16,
-        /// Where the data begins behind the queue entry, in bytes.
-        offset: usize,
-    },
-    /// It waits where it is: it is to come again when [`ControllerQueue::takes_submissions`] says so.
-    Withheld,
-}
-
-/// A command's data as far as it has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transfer {
-    /// The command's identifier.
-    pub cid: u16,
-    /// Bytes that have come.
-    pub received: usize,
-    /// Bytes in all.
-    pub length: usize,
-    /// The command has ended: what still comes is passed over.
-    pub abandoned: bool,
-}
-
-/// Whether data came as it was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Integrity {
-    /// As far as the transport can tell.
-    Intact,
-    /// The transport has found it damaged.
-    Damaged,
-}
-
 /// A controller's end of one queue pair, over the transport `T`.
 #[derive(Debug)]
 pub struct ControllerQueue<T> {
-    pub(crate) transport: T,
-    portal: Arc<Portal>,
-    association: Association,
-    state: QueueState,
-    head: SubmissionHead,
-    slots: Slots,
-    gate: SubmissionGate,
-    memory: QueueMemory,
-    waiters: MemoryWaiters,
-    data: DataProgress,
-    aborts: AbortTable,
+    out: Outgoing<T>,
+    table: CommandTable,
+    data: CommandData,
+    served: Served,
     quiesce: Quiesce,
-    volume_states: VolumeStates,
-    /// What is not served any more, or no longer to the host.
-    withdrawn: Withdrawn,
-    notices: Notices,
-    actions: VecDeque<Action>,
     /// The time as it was told last.
     now: Instant,
     deadline: Option<Instant>,
     /// The controller's, once this belongs to one.
     lifetime: Lifetime,
-    close: Option<CloseReason>,
 }
 
 impl<T: FabricTransport> ControllerQueue<T> {
@@ -116,55 +62,48 @@ impl<T: FabricTransport> ControllerQueue<T> {
     #[expect(clippy::needless_pass_by_value, reason = "the queue keeps the pool, by its account")]
     pub fn new(transport: T, portal: Arc<Portal>, pool: Pool, now: Instant) -> Self {
         Self {
-            transport,
-            portal,
-            association: Association::default(),
-            state: QueueState::ExpectConnect,
-            head: SubmissionHead::default(),
-            slots: Slots::new(1),
-            gate: SubmissionGate::default(),
-            memory: QueueMemory::new(&pool),
-            waiters: MemoryWaiters::new(pool.returns()),
-            data: DataProgress::new(now),
-            aborts: AbortTable::default(),
+            out: Outgoing::new(transport),
+            table: CommandTable::new(),
+            data: CommandData::new(&pool, now),
+            served: Served::new(portal),
             quiesce: Quiesce::default(),
-            volume_states: VolumeStates::default(),
-            withdrawn: Withdrawn::default(),
-            notices: Notices::default(),
-            actions: VecDeque::new(),
             now,
             deadline: Some(now + CONNECT_TIME),
             lifetime: Lifetime::new(),
-            close: None,
         }
     }
 
     /// The transport below.
+    #[inline]
     pub fn transport(&mut self) -> &mut T {
-        &mut self.transport
+        &mut self.out.transport
+    }
+
+    /// The transport below, to look at.
+    #[inline]
+    pub(crate) fn transport_ref(&self) -> &T {
+        &self.out.transport
     }
 
     /// What is served where the host has come in.
     pub fn portal(&self) -> &Portal {
-        &self.portal
+        self.served.portal()
     }
 
     /// What the operator is to be told, the oldest first.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop()
+        self.out.poll_notice()
     }
 
     /// The host, and the subsystem that it asked for, as far as they are known.
     pub fn parties(&self) -> Parties {
-        let initiator = self.association.host.as_ref().map(|host| host.nqn.to_string());
-        Parties { initiator, target: self.association.subnqn.as_ref().map(ToString::to_string) }
+        self.served.parties()
     }
 
     /// Closes once everything is sent. That may take seconds, in which others are to have the memory that commands here wait for.
     pub fn end(&mut self, reason: CloseReason) {
-        self.close.get_or_insert(reason);
-        self.waiters.clear();
-        self.gate.open();
+        self.out.close(reason);
+        self.data.end();
         self.deadline = None;
     }
 
@@ -179,7 +118,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// The host has not done in time what was waited for, or something was withdrawn from it for long enough.
     fn deadline_passed(&mut self, now: Instant) {
-        match (&self.state, self.withdrawn.reason()) {
+        match (&self.served.state, self.served.withdrawal()) {
             (QueueState::Admin(_), _) if self.lifetime.is_over(now) => {
                 self.end(CloseReason::TimedOut(KEEP_ALIVE_EXPIRED));
             }
@@ -201,15 +140,15 @@ impl<T: FabricTransport> ControllerQueue<T> {
         let command = ReceivedCommand::new(*entry);
         let capsule = command.capsule(data, T::SGLS);
         let cid = entry.cid.get();
-        let abort = self.aborts.take_unread(cid);
-        let plan = if self.slots.is_outstanding(cid) {
+        let abort = self.table.take_unread(cid);
+        let plan = if self.table.slots.is_outstanding(cid) {
             Plan::fail(Status::COMMAND_ID_CONFLICT.dnr())
         } else if abort.is_some() {
             Plan::fail(Status::ABORT_REQUESTED)
-        } else if (self.slots.is_spent() && !self.has_more_slots(cid))
-            || !self.has_room_for_answer(entry, capsule)
+        } else if (self.table.slots.is_spent() && !self.data.has_more_slots::<T>(&mut self.table, cid))
+            || (self.served.state.answers_with_data(entry) && !self.data.has_room_for_answer(entry, capsule))
         {
-            if self.gate.withholds(self.now, self.patience()) {
+            if self.data.withholds(self.now, self.served.state.patience()) {
                 return Admission::Withheld;
             }
             Plan::fail(Status::COMMAND_INTERRUPTED)
@@ -217,35 +156,30 @@ impl<T: FabricTransport> ControllerQueue<T> {
             self.decide(now, entry, capsule)
         };
         // A completion says where the head is once its own command is consumed (NVMe Base §3.3.1.2.1, SQHD).
-        let before = self.head;
-        self.head.advance();
+        let before = self.out.head;
+        self.out.head.advance();
         let admission = self.carry_out(now, &command, plan);
-        match self.state {
-            _ if admission == Admission::Withheld => self.head = before,
+        match self.served.state {
+            _ if admission == Admission::Withheld => self.out.head = before,
             QueueState::Admin(_) => self.after_admin(),
             _ => {}
         }
         if let Some(tag) = abort {
-            self.answer_abort(tag, ImmediateAbort::Performed);
+            self.table.answer_abort(&mut self.out, tag, ImmediateAbort::Performed);
         }
         admission
     }
 
-    /// How long the next command may wait for memory. It may not while transfers are under way, as what they wait for may come behind it.
-    fn patience(&self) -> Patience {
-        if self.data.has_transfers() { Patience::None } else { self.state.patience() }
-    }
-
     fn decide(&mut self, now: Instant, entry: &SubmissionQueueEntry, capsule: Capsule) -> Plan {
-        if self.quiesce.is_under_way() && matches!(self.state, QueueState::Io(_)) {
+        if self.quiesce.is_under_way() && matches!(self.served.state, QueueState::Io(_)) {
             return Plan::fail(Status::COMMAND_SEQUENCE.dnr());
         }
-        let planned = self.state.plan(entry, capsule);
-        if let QueueState::Admin(admin) = &self.state {
+        let planned = self.served.plan(entry, capsule);
+        if let QueueState::Admin(admin) = &self.served.state {
             // A Set Features of the Keep Alive Timer applies from this command on.
             let end = admin.next_deadline(now);
             self.lifetime.set_end(end);
-            self.deadline = end.into_iter().chain(self.withdrawn.due()).min();
+            self.deadline = end.into_iter().chain(self.served.withdrawal_due()).min();
         }
         planned.unwrap_or_else(Plan::fail)
     }
@@ -266,30 +200,19 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// True while the group decides about the queue: no command may come.
     #[inline]
     pub fn is_connecting(&self) -> bool {
-        matches!(self.state, QueueState::Connecting { .. })
+        matches!(self.served.state, QueueState::Connecting { .. })
     }
 
     /// Whether there is room for what the next command asks. If not, it waits.
     #[inline]
     pub fn has_room(&mut self) -> bool {
-        let congested = self.is_congested();
-        if congested {
-            self.gate.on_congestion();
-        } else {
-            self.gate.open();
-        }
-        !congested
+        self.data.has_room(&self.table, &self.out)
     }
 
     /// Whether the next command may come, or what waited may come again.
     #[inline]
     pub fn takes_submissions(&self) -> bool {
-        match self.gate.state() {
-            Gate::Open => true,
-            Gate::AwaitsMemory { returns, .. } => self.memory.returns() != returns,
-            Gate::AwaitsSlot { .. } => !self.slots.is_spent(),
-            Gate::AwaitsRoom => !self.is_congested(),
-        }
+        self.data.takes_submissions(&self.table, &self.out)
     }
 
     /// Something has happened inside.
@@ -312,7 +235,10 @@ impl<T: FabricTransport> ControllerQueue<T> {
             }
             Input::Reserved { tag, result } => self.handle_reserved(tag, result),
             Input::Group(reply) => self.handle_reply(now, &reply),
-            Input::NamespaceChanged { volume, geometry } => self.handle_resize(volume, geometry),
+            Input::NamespaceChanged { volume, geometry } => {
+                self.served.resize(volume, geometry);
+                self.after_admin();
+            }
             Input::PortalChanged(portal) => self.handle_portal_change(now, portal),
             Input::Shutdown => self.end(CloseReason::ShuttingDown),
         }
@@ -331,7 +257,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
     #[inline]
     pub fn handle_memory(&mut self, now: Instant) {
         self.now = now;
-        if self.waiters.on_returns(self.memory.returns()) {
+        if self.data.has_returns() {
             self.offer_memory(now);
             self.settle_memory();
         }
@@ -340,15 +266,17 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// The time that [`ControllerQueue::poll_timeout`] named has come.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        self.watch_data(now);
-        if self.waiters.is_due(now) {
+        if let Some(reason) = self.data.watch(&mut self.table, &mut self.out, now) {
+            self.end(reason);
+        }
+        if self.data.is_retry_due(now) {
             self.offer_memory(now);
         }
         if self.quiesce.due().is_some_and(|due| due <= now) {
             self.answer_quiesce();
         }
         if self.submission_due().is_some_and(|due| due <= now) {
-            self.gate.open();
+            self.data.open_gate();
         }
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline_passed(now);
@@ -358,7 +286,7 @@ impl<T: FabricTransport> ControllerQueue<T> {
 
     /// When the next command comes in any case, although there is no memory for it.
     fn submission_due(&self) -> Option<Instant> {
-        if self.state.patience() == Patience::Short { self.gate.due() } else { None }
+        if self.served.state.patience() == Patience::Short { self.data.submission_due() } else { None }
     }
 
     /// The transport has ended: nothing is sent any more.
@@ -371,66 +299,284 @@ impl<T: FabricTransport> ControllerQueue<T> {
     /// The next thing that is asked of the inside.
     #[inline]
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.out.poll_action()
     }
 
     /// When there is something to do although nothing comes.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let due = [
-            self.deadline,
-            self.waiters.retry_at(),
-            self.quiesce.due(),
-            self.data.watch_at(),
-            self.submission_due(),
-        ];
+        let due = [self.deadline, self.data.due(), self.quiesce.due(), self.submission_due()];
         due.into_iter().flatten().min()
     }
 
     /// True for a queue of a subsystem's controller.
     pub fn is_established(&self) -> bool {
-        self.state.is_established()
+        self.served.state.is_established()
     }
 
     /// True while commands wait for memory.
     #[inline]
     pub fn awaits_memory(&self) -> bool {
-        !self.waiters.is_empty()
+        !self.data.has_no_waiters()
     }
 
     /// Why the queue is over, once it is: what waits to be sent goes first.
     #[inline]
     pub fn poll_close(&self) -> Option<CloseReason> {
-        self.close
+        self.out.close_reason()
     }
 
     /// True while a namespace that it shows, or a request that it has made, is on the volume. Looks at everything: not to be asked often.
     pub fn uses(&self, volume: VolumeId) -> bool {
         // Nothing is begun any more once it closes.
-        let shows = self.close.is_none() && self.state.uses(volume);
-        shows || self.slots.submitted().any(|submitted| submitted == volume)
+        let shows = !self.out.is_closing() && self.served.state.uses(volume);
+        shows || self.table.slots.submitted().any(|submitted| submitted == volume)
     }
 
     /// True when its subsystem is withdrawn from the host: the queue ends soon.
     pub fn is_withdrawn(&self) -> bool {
-        self.withdrawn.reason().is_some()
+        self.served.withdrawal().is_some()
     }
 
     /// True when the host hears over this connection what has changed, and may ask for it over another at once.
     pub fn reports_changes(&self) -> bool {
-        matches!(self.state, QueueState::Admin(_))
+        matches!(self.served.state, QueueState::Admin(_))
     }
 
     /// Counts what is held outside of buffers.
     #[inline]
     fn settle_memory(&mut self) {
-        let backlog = self.transport.backlog();
-        // What is allocated cannot overflow.
-        let tables = self.slots.size().wrapping_add(backlog.tables);
-        let data = backlog.unpooled.saturating_add(self.state.size());
-        self.memory.settle(Outside { data, tables });
-        if self.waiters.is_empty() && !self.gate.awaits_memory() {
-            self.memory.stop_waiting();
+        self.data.settle(&self.table, &self.out, self.served.state.size());
+    }
+
+    /// Counts so many bytes for receives that the transport posts for as long as the connection is there, if they are free.
+    #[must_use]
+    pub fn charge_receives(&mut self, bytes: usize) -> bool {
+        self.data.charge_receives(bytes)
+    }
+
+    /// True while other connections wait for memory that this one may hold.
+    pub fn is_memory_wanted(&self) -> bool {
+        self.data.is_wanted()
+    }
+
+    /// True for a slot that a command has had.
+    #[inline]
+    pub fn has_slot(&mut self, index: u16) -> bool {
+        self.table.slots.get(index).is_some()
+    }
+
+    /// How far the data of a slot's command is; `None` when no data is expected.
+    #[inline]
+    pub fn transfer(&mut self, index: u16) -> Option<Transfer> {
+        let slot = self.table.slots.get(index)?;
+        let (received, length, abandoned) = match slot.step {
+            Step::Data { received, length, .. } => (received, length, false),
+            Step::Abandoned { received, length } => (received, length, true),
+            _ => return None,
+        };
+        Some(Transfer { cid: slot.command.entry.cid.get(), received, length, abandoned })
+    }
+
+    /// Lends the memory for the data of a slot's command to the transport.
+    #[inline]
+    pub fn take_buffer(&mut self, index: u16) -> Option<Buf> {
+        let Step::Data { buf, .. } = &mut self.table.slots.get(index)?.step else { return None };
+        buf.take()
+    }
+
+    /// Takes that memory back. It has the data up to `end`, of which [`ControllerQueue::handle_data`] is told once it is known whether it is whole.
+    #[inline]
+    pub fn return_buffer(&mut self, index: u16, buffer: Buf, end: usize) {
+        self.data.return_buffer(&mut self.table, ArrivedPiece { slot: index, buffer, end }, self.now);
+    }
+
+    /// Data of a command that has ended was passed over, up to `end`. Its slot is free once that is all.
+    pub fn pass_over(&mut self, index: u16, end: usize) {
+        self.table.slots.pass_over(index, end);
+    }
+
+    /// What is served is this from now on.
+    fn handle_portal_change(&mut self, now: Instant, portal: Arc<Portal>) {
+        let stage = self.stage();
+        match self.served.take_portal(portal, stage) {
+            Reaction::Keep => {}
+            Reaction::ShowLog => {
+                self.served.show_log();
+                self.after_admin();
+            }
+            Reaction::Replace => self.replace_subsystem(now),
+            Reaction::Refuse(error) => {
+                if let QueueState::Connecting { slot, .. } = self.served.state {
+                    // The group may still agree: there is nobody any more to hear of that.
+                    self.served.state = QueueState::ExpectConnect;
+                    self.refuse_connect(slot, error);
+                }
+            }
+            Reaction::Withdraw(reason) => {
+                self.served.withdraw_subsystem(now, reason);
+                self.after_admin();
+                self.renew_deadline();
+            }
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        if self.out.is_closing() || self.is_withdrawn() { Stage::Ending } else { self.served.state.stage() }
+    }
+
+    /// Shows the subsystem of the portal, and ends the commands to what is gone.
+    fn replace_subsystem(&mut self, now: Instant) {
+        let Some(gone) = self.served.replace_subsystem(now) else { return };
+        if let QueueState::Io(namespaces) = &self.served.state {
+            renumber(&mut self.table.slots, namespaces);
+            self.served.apply_reservations();
+        }
+        self.end_withdrawn(now, &gone);
+        self.after_admin();
+        self.renew_deadline();
+    }
+
+    /// Shows what has the identifiers of namespaces that have been gone for long enough.
+    fn show_again(&mut self, now: Instant) {
+        if self.served.release_withdrawn(now) {
+            self.replace_subsystem(now);
+        } else {
+            self.renew_deadline();
+        }
+    }
+
+    /// A connected queue is looked at when something that was withdrawn asks for it; an admin queue also when its controller is not kept alive.
+    fn renew_deadline(&mut self) {
+        let end = match &self.served.state {
+            QueueState::Admin(_) => self.lifetime.end(),
+            QueueState::Io(_) => None,
+            _ => return,
+        };
+        self.deadline = end.into_iter().chain(self.served.withdrawal_due()).min();
+    }
+
+    /// Lets the commands to namespaces that are gone end. A flush of all namespaces that is just at one of them ends too, and may be tried again.
+    fn end_withdrawn(&mut self, now: Instant, gone: &[NamespaceKey]) {
+        let mut concerned = Vec::new();
+        for index in self.table.slots.under_way() {
+            let Some(slot) = self.table.slots.get(index) else { continue };
+            let (nsid, volume) = (slot.command.entry.nsid.get(), slot.step.volume());
+            let ending = if gone.iter().any(|key| key.nsid == nsid) {
+                Ending::Withdrawn
+            } else if nsid == ALL_NAMESPACES && gone.iter().any(|key| Some(key.volume) == volume) {
+                Ending::Dropped
+            } else {
+                continue;
+            };
+            // What waits for memory ends before any comes free: it would begin on the namespace that has the identifier now.
+            if self.data.stop_waiting(index) {
+                self.table.end_waiting(&mut self.out, index, ending);
+            } else {
+                concerned.push((index, ending));
+            }
+        }
+        for (index, ending) in concerned {
+            self.end_command(now, index, ending);
+        }
+    }
+
+    /// A volume's epoch has moved, perhaps because it has other reservations from now on.
+    fn handle_fence(&mut self, now: Instant, fenced: VolumeRef, change: Option<Reservations>) {
+        self.served.record(fenced, change.as_ref());
+        let Some((host, change)) = self.served.association.registrant().zip(change) else { return };
+        if change.aborted.contains(&host) {
+            self.abort_requests(now, fenced.volume);
+        }
+        if let QueueState::Admin(admin) = &mut self.served.state {
+            for (_, notice) in change.notices.iter().filter(|(registrant, _)| *registrant == host) {
+                admin.log_reservation(fenced.volume, *notice);
+            }
+        }
+        self.after_admin();
+    }
+
+    /// A preemption that aborts has named this host: what it has under way on the volume is to end soon, and nothing of it goes on.
+    fn abort_requests(&mut self, now: Instant, volume: VolumeId) {
+        let QueueState::Io(namespaces) = &self.served.state else { return };
+        let concerned: Vec<u32> = namespaces.of_volume(volume).collect();
+        self.end_commands(now, |entry| {
+            concerned.contains(&entry.nsid.get()) || entry.nsid.get() == ALL_NAMESPACES
+        });
+    }
+
+    /// Answers a Connect that cannot be, and closes.
+    fn refuse_connect(&mut self, slot: u16, error: ConnectError) {
+        let result = CommandResult { status: error.status, value: error.result.into() };
+        self.table.finish(&mut self.out, slot, result, None);
+        self.end(CloseReason::Refused(error.describe()));
+    }
+
+    /// The group answers.
+    fn handle_reply(&mut self, now: Instant, reply: &Reply) {
+        match *reply {
+            Reply::Close => self.handle_close(now),
+            Reply::Quiesced => self.handle_quiesced(),
+            Reply::Refused(error) => match self.served.state {
+                QueueState::Connecting { slot, .. } => self.refuse_connect(slot, error),
+                _ => self.end(CloseReason::Refused(error.describe())),
+            },
+            Reply::Abort { cid, tag } => self.abort(now, cid, tag),
+            Reply::Aborted { tag, aborted } => {
+                let outcome = if aborted { ImmediateAbort::Performed } else { ImmediateAbort::NotPerformed };
+                self.table.finish_abort(&mut self.out, tag, outcome);
+            }
+            Reply::Joined { cntlid, hostid, ref lifetime } => {
+                self.lifetime = lifetime.clone();
+                if let Some(host) = &mut self.served.association.host {
+                    host.identifier = hostid;
+                }
+                self.join(now, cntlid);
+            }
+        }
+    }
+
+    /// The queue belongs to this controller from now on.
+    fn join(&mut self, now: Instant, cntlid: u16) {
+        match core::mem::replace(&mut self.served.state, QueueState::ExpectConnect) {
+            QueueState::Connecting { slot, joining } => {
+                match *joining {
+                    Joining::Admin(mut admin) => {
+                        self.out.tell(NoticeKind::Login, "connected");
+                        admin.cntlid = cntlid;
+                        self.deadline = admin.next_deadline(now);
+                        self.lifetime.set_end(self.deadline);
+                        self.served.state = QueueState::Admin(admin);
+                        self.table.take_aborts();
+                    }
+                    Joining::Io(subsystem) => {
+                        self.out.tell(NoticeKind::Queue, "an I/O queue connected");
+                        self.served.state = QueueState::Io(Namespaces::new(&subsystem));
+                        self.deadline = None;
+                        self.served.apply_reservations();
+                    }
+                }
+                let result = CommandResult::success(u64::from(cntlid));
+                self.table.finish(&mut self.out, slot, result, None);
+            }
+            state => self.served.state = state,
+        }
+    }
+}
+
+/// What commands know by a namespace's position they know by its new one.
+fn renumber(slots: &mut Slots, namespaces: &Namespaces) {
+    for index in slots.indices() {
+        let Some(slot) = slots.get(index) else { continue };
+        let nsid = slot.command.entry.nsid.get();
+        match &mut slot.step {
+            Step::Data { transfer: Some(transfer), .. } => transfer.namespace = namespaces.position(nsid),
+            Step::Submitted { volume, position, .. }
+                if slot.command.entry.opcode == nvm::FLUSH && nsid == ALL_NAMESPACES =>
+            {
+                position.next = namespaces.flushed_with(*volume);
+            }
+            _ => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use nvme::fabrics::HostIdentity;
 use nvme::host::{self, Config, Queue, RemoteNamespace};
 use nvme::subsystem::Subsystems;
 use protocol::pair::{Mishap, Pair};
-use protocol::{Connection as _, Ended, Group as _, Instant};
+use protocol::{Connection as _, Ended, Group as _, GroupMessage, Instant};
 use volume::reservation::{Command, CommandError, Registrant, Reservations, View};
 use volume::{
     Allocation, Completion, Durability, Extent, Features, Geometry, Limits, Operation, Outcome, Request,
@@ -275,7 +275,7 @@ impl<F: Fabric> Bench<F> {
                 }
                 controller::Action::Group(request) => {
                     self.group.handle_message(Instant::ZERO, index, request);
-                    while let Some((to, reply)) = self.group.poll_message() {
+                    while let Some(GroupMessage { to, message: reply }) = self.group.poll_message() {
                         self.input(to, controller::Input::Group(reply));
                     }
                 }
@@ -362,7 +362,7 @@ impl<F: Fabric> Bench<F> {
         pair.far.end(pair.now, Ended::ByPeer);
         pair.near.end(pair.now, Ended::ByPeer);
         self.group.handle_leave(Instant::ZERO, index);
-        while let Some((to, reply)) = self.group.poll_message() {
+        while let Some(GroupMessage { to, message: reply }) = self.group.poll_message() {
             self.input(to, controller::Input::Group(reply));
         }
         self.run();

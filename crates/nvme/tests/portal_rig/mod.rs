@@ -17,7 +17,7 @@ use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
 use nvme::subsystem::Subsystems;
 use protocol::pair::Half;
-use protocol::{CloseReason, Connection as _, Group as _, Instant};
+use protocol::{CloseReason, Connection as _, Group as _, GroupMessage, Instant};
 use volume::{Completion, Epoch, Operation, Outcome, Request, Submission, VolumeErrorKind, VolumeId};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -237,7 +237,7 @@ impl Rig {
         if self.deaf {
             return false;
         }
-        let Some((to, reply)) = self.group.poll_message() else { return false };
+        let Some(GroupMessage { to, message: reply }) = self.group.poll_message() else { return false };
         self.queues[to].connection.handle_input(self.now, Input::Group(reply));
         true
     }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use buf::{Account, Buf, BufList, Pool, SharedBuf};
 use iwarp::mpa::{Offer, Revision, RtrKinds};
-use iwarp::{Connection, QueueLimits, Role};
+use iwarp::{Connection, Role};
 use nvme::controller::Portal;
 use nvme::cqe::CompletionQueueEntry;
 use nvme::host::Config;
-use nvme::rdma::{ControllerConnection, HostConnection, QueuePairNeeds};
+use nvme::rdma::{ControllerConnection, HostConnection};
 use nvme::sqe::SubmissionQueueEntry;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use verbs::{
-    PostError, PrivateData, QueuePair, QueuePairLimits, QueuePairState, RegionMemory, RemoteRegion, STag,
-    SetupAnswer, SetupEvent, WorkCompletion, WorkDone, WorkId, WorkMemory, WorkRequest,
+    PostError, PrivateData, QueueLimits, QueuePair, QueuePairLimits, QueuePairState, RegionMemory,
+    RemoteRegion, STag, SetupAnswer, SetupEvent, WorkCompletion, WorkDone, WorkId, WorkMemory, WorkRequest,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -39,8 +39,7 @@ impl Default for Iwarp {
 }
 
 impl Iwarp {
-    pub fn pair(self, role: Role, needs: QueuePairNeeds, pool: &Pool) -> Connection {
-        let QueuePairNeeds { sends, receives, regions, longest } = needs;
+    pub fn pair(self, role: Role, queues: QueueLimits, pool: &Pool) -> Connection {
         let offer = Offer {
             revision: Revision::Two,
             markers: false,
@@ -49,7 +48,6 @@ impl Iwarp {
             ird: self.reads,
             ord: self.reads,
         };
-        let queues = QueueLimits { sends, receives, regions, longest };
         let config = iwarp::Config { role, offer, queues, mss: 1448, solicited: false };
         Connection::new(Instant::ZERO, config, Account::new(pool))
     }
@@ -85,7 +83,7 @@ impl Fabric for Hostile {
 
     fn host(&self, config: Config, _now: Instant) -> RawHost {
         let said = self.private_data.clone().unwrap_or_else(|| Host::private_data(&config));
-        let needs = QueuePairNeeds { sends: 512, receives: 256, regions: 64, longest: 1 << 20 };
+        let needs = QueueLimits { sends: 512, receives: 256, regions: 64, longest: 1 << 20 };
         let mut pair = self.iwarp.pair(Role::Initiator(said), needs, &Pool::new(1 << 20));
         for _ in 0..256 {
             pair.post(WorkId(0), WorkRequest::Receive { into: Buf::zeroed(16) }).unwrap();
@@ -217,12 +215,12 @@ impl Fabric for Narrow {
 
     fn host(&self, config: Config, now: Instant) -> Self::Host {
         let role = Role::Initiator(Host::private_data(&config));
-        let needs = QueuePairNeeds { sends: 5, regions: 2, ..Host::needs(&config) };
+        let needs = QueueLimits { sends: 5, regions: 2, ..Host::needs(&config) };
         HostConnection::new(NarrowPair(Iwarp::default().pair(role, needs, &Pool::new(1 << 20))), config, now)
     }
 
     fn controller(&self, portal: Arc<Portal>, pool: Pool, now: Instant) -> Self::Controller {
-        let needs = QueuePairNeeds { sends: 2, ..Controller::needs(&portal) };
+        let needs = QueueLimits { sends: 2, ..Controller::needs(&portal) };
         let pair = NarrowPair(Iwarp::default().pair(Role::Responder, needs, &pool));
         ControllerConnection::new(pair, portal, pool, now)
     }

@@ -15,7 +15,7 @@ use nvme::sqe::SubmissionQueueEntry;
 use nvme::status::Status;
 use nvme::subsystem::Subsystems;
 use protocol::pair::Half;
-use protocol::{CloseReason, Connection as _, Group as _, Instant};
+use protocol::{CloseReason, Connection as _, Group as _, GroupMessage, Instant};
 use volume::reservation::Registrant;
 use volume::{Allocation, Completion, Extent, Operation, Outcome, Submission};
 use zerocopy::{FromBytes, IntoBytes};
@@ -238,7 +238,7 @@ impl Walk {
             }
             Action::Group(request) => {
                 self.group.handle_message(self.now, queue, request);
-                while let Some((to, reply)) = self.group.poll_message() {
+                while let Some(GroupMessage { to, message: reply }) = self.group.poll_message() {
                     self.queues[to].connection.handle_input(self.now, Input::Group(reply));
                 }
                 return;

@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 
 use buf::Account;
 use protocol::{CloseReason, Instant};
-use verbs::{EndReason, QueuePairLimits, QueuePairState, ReceiveQueue, RegionTable, SetupEvent};
+use verbs::{EndReason, QueueLimits, QueuePairLimits, QueuePairState, ReceiveQueue, RegionTable, SetupEvent};
 
 use crate::consumer::Consumer;
 use crate::limits::LONGEST;
@@ -24,23 +24,10 @@ use crate::train::Route;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
 
-/// What a queue pair holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueueLimits {
-    /// Requests other than receives at a time.
-    pub sends: usize,
-    /// Receives at a time.
-    pub receives: usize,
-    /// Regions at a time, up to 65,536.
-    pub regions: usize,
-    /// Bytes of the longest request, up to [`LONGEST`].
-    pub longest: usize,
-}
-
 /// What a connection is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// What its queue pair holds.
+    /// What its queue pair holds. Requests have up to [`LONGEST`] bytes.
     pub queues: QueueLimits,
     /// The path MTU: the largest that fits into a datagram of this path. The initiator says it; a responder that has less rejects.
     pub mtu: Mtu,

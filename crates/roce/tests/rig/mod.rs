@@ -15,11 +15,11 @@ use roce::endpoint::{Arrival, Incoming, Target};
 use roce::management::Request;
 use roce::mtu::Mtu;
 use roce::train::Train;
-use roce::{Config, Connection, ConnectionId, Endpoint, QueueLimits};
+use roce::{Config, Connection, ConnectionId, Endpoint};
 use verbs::contract::Side;
 use verbs::{
-    ManagedQueuePair, PrivateData, QueuePair, RegionMemory, RemoteRegion, SetupAnswer, SetupEvent,
-    WorkCompletion, WorkDone, WorkId, WorkRequest,
+    ManagedQueuePair, PrivateData, QueueLimits, QueuePair, RegionMemory, RemoteRegion, SetupAnswer,
+    SetupEvent, WorkCompletion, WorkDone, WorkId, WorkRequest,
 };
 
 pub const PORT: u16 = 4791;

@@ -74,6 +74,7 @@ mod tests {
             "pub fn f(extent: Extent, fua: bool) {}",
             "pub const fn f(&self, fua: bool) -> u8 { 0 }",
             "pub fn f<F: Fn(u8) -> bool>(\n    call: F,\n    persist: Option<bool>,\n) {}",
+            "pub trait T { fn f(&self, fua: bool); }",
         ] {
             assert_eq!(lines(planted), [2], "{planted}");
         }

@@ -111,7 +111,8 @@ fn allowed(from: &str, own: u8, dependency: &Dependency) -> bool {
     other < own || (other == own && same_layer)
 }
 
-fn layer(name: &str) -> Option<u8> {
+/// The layer of a crate of the design.
+pub(super) fn layer(name: &str) -> Option<u8> {
     LAYERS.iter().find(|(_, names)| names.contains(&name)).map(|&(layer, _)| layer)
 }
 

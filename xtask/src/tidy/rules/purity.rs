@@ -8,6 +8,7 @@
 
 use super::super::source::has_word;
 use super::super::{Finding, Rule};
+use super::layers::layer;
 use crate::workspace::{Crate, Dependency, Kind, Workspace};
 
 pub(super) const RULE: Rule = Rule {
@@ -16,8 +17,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The crates of layer 2 but `tls`, whose library is OpenSSL.
-const PROTOCOLS: &[&str] = &["scsi", "iscsi", "nvme", "rpc", "nfs", "iwarp", "roce"];
+/// The layer of the protocols.
+const LAYER: u8 = 2;
+
+/// The crate of that layer whose library is OpenSSL.
+const EXEMPT: &str = "tls";
 
 /// The crate that links them without the standard library.
 const PROOF: &str = "purity";
@@ -47,7 +51,7 @@ const COMPUTING: &[&str] = &[
 ];
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
-    let members = workspace.crates.iter().filter(|member| PROTOCOLS.contains(&member.name.as_str()));
+    let members = workspace.crates.iter().filter(|member| is_protocol(&member.name));
     members
         .flat_map(|member| {
             let mut findings = check_root(workspace, &member.name);
@@ -58,6 +62,10 @@ fn check(workspace: &Workspace) -> Vec<Finding> {
             findings
         })
         .collect()
+}
+
+fn is_protocol(name: &str) -> bool {
+    layer(name) == Some(LAYER) && name != EXEMPT
 }
 
 fn check_proof(workspace: &Workspace, name: &str) -> Option<Finding> {
@@ -138,6 +146,16 @@ mod tests {
     fn planted(text: &str, member: Crate) -> usize {
         let files = vec![TextFile::new("crates/scsi/src/lib.rs", text)];
         plant::findings(&RULE, &Workspace { files, crates: vec![member], ..Workspace::default() }).len()
+    }
+
+    #[test]
+    fn every_crate_of_the_layer_is_a_protocol_but_one() {
+        for name in ["scsi", "iscsi", "nvme", "iwarp", "roce"] {
+            assert!(is_protocol(name), "{name}");
+        }
+        for name in ["tls", "verbs", "engine", "utilities"] {
+            assert!(!is_protocol(name), "{name}");
+        }
     }
 
     #[test]

@@ -88,6 +88,9 @@ mod tests {
             "pub fn f(\n    &self,\n    (a, b): (u8, u8),\n) -> u8 {}",
             "pub fn f(call: impl Fn(u8, u8) -> (u8, u8)) {}",
             "pub fn f() -> Result<(Self, Vec<(u8, u8)>), String> where Self: Sized {}",
+            "pub unsafe extern \"C\" fn f(range: (u32, u32)) {}",
+            "pub trait T { fn f(&self) -> (u8, u8); }",
+            "pub trait T: Sized { type A; fn g(&self) {} fn f(&self, (a, b): (u8, u8)) { g() } }",
         ] {
             assert_eq!(lines(&format!("//! x\n{planted}\n")), [2], "{planted}");
         }
@@ -103,6 +106,8 @@ mod tests {
             "fn f(range: (u32, u32)) {}",
             "pub fn f() { let (a, b): (u8, u8) = g(); }",
             "#[cfg(test)]\nmod tests {\n    pub fn f(range: (u32, u32)) {}\n}",
+            "trait T { fn f(&self) -> (u8, u8); }",
+            "pub trait T { fn f(&self) { fn inner() -> (u8, u8) { g() } } }\nfn h() -> (u8, u8) {}",
         ] {
             assert!(lines(&format!("//! x\n{fine}\n")).is_empty(), "{fine}");
         }

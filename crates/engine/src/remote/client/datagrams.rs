@@ -8,10 +8,10 @@ use buf::{Account, Pool};
 use host::{Dialer, LocalPort, OpenSocket};
 use names::ROCE_PORT;
 use protocol::{Ended, Entropy, Instant};
+use roce::Endpoint;
 use roce::endpoint::{Inbound, Target};
 use roce::train::Train;
-use roce::{Endpoint, QueueLimits};
-use verbs::{Consumer, PrivateData};
+use verbs::{Consumer, PrivateData, QueueLimits};
 
 use super::super::link::Link;
 use super::{Client, ClientRole, Dial, NO_ANSWER, NO_ROUTE};

@@ -18,8 +18,8 @@ use super::header::{Invalidation, IserHeader};
 use super::key_values::check_rdma;
 use super::message::Message;
 use crate::datamover::{
-    CommandData, CommandResources, CommandTransfer, ControlPdu, Datamover, InitiatorDatamover,
-    InitiatorLayer, KeyValues, ReceivedPdu, TaskHandle, Unacceptable,
+    CommandData, CommandResources, CommandToSend, CommandTransfer, ControlPdu, Datamover, InitiatorDatamover,
+    InitiatorLayer, KeyValues, ReceivedPdu, Sender, TaskHandle, Unacceptable,
 };
 use crate::keys::{Parameters, SessionType, Tuning};
 use crate::limits::{
@@ -530,7 +530,7 @@ impl<Q: ManagedQueuePair, U: InitiatorLayer<Mover = Self>> RdmaMover<U> for Iser
     fn send(upper: &mut U) -> bool {
         let mut any = false;
         while upper.mover().commands < COMMANDS_AHEAD && upper.mover().channel.is_open() {
-            let Some((task, header)) = upper.poll_command() else { break };
+            let Some(CommandToSend { task, header }) = upper.poll_command() else { break };
             let mover = upper.mover();
             let task_tag = BasicHeaderSegment::from_bytes(&header).task_tag();
             mover.begin(task);
@@ -540,7 +540,7 @@ impl<Q: ManagedQueuePair, U: InitiatorLayer<Mover = Self>> RdmaMover<U> for Iser
             any = true;
         }
         loop {
-            let (mover, numbers) = upper.mover_and_numbers();
+            let Sender { mover, numbers } = upper.sender();
             if !mover.send_one(numbers) {
                 return any;
             }

@@ -16,6 +16,6 @@ mod target;
 
 pub use header::{Invalidation, IserHeader, TaggedBase, private_data};
 pub use initiator::IserInitiator;
-pub use needs::{QueueNeeds, initiator_needs, target_needs};
+pub use needs::{initiator_needs, target_needs};
 pub use roles::{InitiatorConnection, TargetConnection};
 pub use target::IserTarget;

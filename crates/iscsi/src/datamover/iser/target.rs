@@ -13,7 +13,7 @@ use super::key_values::check_rdma;
 use super::message::{Message, Parts};
 use crate::datamover::{
     ControlPdu, DataArrival, Datamover, Disposition, GetData, KeyValues, Pending, PutData, ReceivedPdu,
-    TargetDatamover, TargetLayer, TaskHandle, Unacceptable, WriteResources,
+    Sender, TargetDatamover, TargetLayer, TaskHandle, Unacceptable, WriteResources,
 };
 use crate::keys::{Parameters, Tuning, WriteBase};
 use crate::limits::{LINUX_RECEIVE, LOGIN_RECEIVES, OUTBOUND, OUTBOUND_BYTES, RDMA_SEGMENT, UNEXPECTED_PDUS};
@@ -451,7 +451,7 @@ impl<Q: ManagedQueuePair, U: TargetLayer<Mover = Self>> RdmaMover<U> for IserTar
             any = true;
         }
         loop {
-            let (mover, numbers) = upper.mover_and_numbers();
+            let Sender { mover, numbers } = upper.sender();
             match mover.send_one(numbers) {
                 Sent::Nothing => return any,
                 Sent::Something => any = true,

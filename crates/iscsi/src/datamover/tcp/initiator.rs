@@ -12,8 +12,8 @@ use super::framing::{Digests, Payload, Receiver, send};
 use super::key_values::check_digests;
 use super::send_queue::initiator::{Outgoing, SendQueue};
 use crate::datamover::{
-    CommandData, CommandResources, CommandTransfer, ControlPdu, Datamover, InitiatorDatamover,
-    InitiatorLayer, KeyValues, ReceivedPdu, TaskHandle, Unacceptable,
+    CommandData, CommandResources, CommandToSend, CommandTransfer, ControlPdu, Datamover, InitiatorDatamover,
+    InitiatorLayer, KeyValues, ReceivedPdu, Sender, TaskHandle, Unacceptable,
 };
 use crate::keys::{Parameters, SessionType, Tuning};
 use crate::pdu::{
@@ -213,7 +213,7 @@ impl<U: InitiatorLayer<Mover = Self>> StreamMover<U> for TcpInitiator {
 
     fn handle_data(upper: &mut U, header: &Bhs, buf: Buf) {
         let data = DataIn::from_bytes(header);
-        let (_, numbers) = upper.mover_and_numbers();
+        let numbers = upper.sender().numbers;
         numbers.take(header, stat_sn(&data));
         let Some(task) = upper.find_task(data.task_tag()) else { return };
         if let Some(slot) = upper.mover().slot(task, data.task_tag()) {
@@ -225,7 +225,7 @@ impl<U: InitiatorLayer<Mover = Self>> StreamMover<U> for TcpInitiator {
 
     #[inline]
     fn send_one(upper: &mut U, out: &mut Transmit) -> bool {
-        let (mover, numbers) = upper.mover_and_numbers();
+        let Sender { mover, numbers } = upper.sender();
         match mover.out.pop() {
             Some(Outgoing::Pdu { mut header, data }) => {
                 stamp_length(&mut header, data.len());
@@ -257,7 +257,7 @@ fn stat_sn(data: &DataIn) -> StatSn {
 fn handle_data_in<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, header: &Bhs, bytes: &[u8]) {
     let data = DataIn::from_bytes(header);
     let task = upper.find_task(data.task_tag());
-    let (mover, numbers) = upper.mover_and_numbers();
+    let Sender { mover, numbers } = upper.sender();
     numbers.take(header, stat_sn(&data));
     let slot = match mover.check(task, &data) {
         Ok(slot) => slot,
@@ -302,7 +302,7 @@ fn end_with_status<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, task:
 }
 
 fn handle_r2t<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, header: &Bhs) {
-    let (_, numbers) = upper.mover_and_numbers();
+    let numbers = upper.sender().numbers;
     numbers.take(header, StatSn::Unused);
     let r2t = R2t::from_bytes(header);
     // Otherwise the task was aborted in the meantime.
@@ -326,7 +326,7 @@ fn send_data<U: InitiatorLayer<Mover = TcpInitiator>>(
     sequence: DataOutSequence,
     out: &mut Transmit,
 ) {
-    let (mover, numbers) = upper.mover_and_numbers();
+    let Sender { mover, numbers } = upper.sender();
     let range = sequence.next_range(mover.parameters.peer_segment);
     let Some(slot) = mover.slot(sequence.task, sequence.tags.initiator) else { return };
     let Some(part) = slot.part(range) else { return };
@@ -346,8 +346,8 @@ fn send_data<U: InitiatorLayer<Mover = TcpInitiator>>(
 
 /// Sends the next command, with what may go with it.
 fn send_command<U: InitiatorLayer<Mover = TcpInitiator>>(upper: &mut U, out: &mut Transmit) -> bool {
-    let Some((task, mut header)) = upper.poll_command() else { return false };
-    let (mover, numbers) = upper.mover_and_numbers();
+    let Some(CommandToSend { task, mut header }) = upper.poll_command() else { return false };
+    let Sender { mover, numbers } = upper.sender();
     let immediate = mover.begin_write(task, &mut header);
     numbers.stamp(&mut header, CmdSn::Kept);
     send(out, mover.digests, &header, Payload::Shared(immediate));

@@ -14,6 +14,7 @@ use super::connection::TcpConnection;
 use super::initiator::TcpInitiator;
 use super::target::TcpTarget;
 use crate::connection::State;
+use crate::datamover::forward::{forward_connection, forward_target};
 use crate::initiator::{self, Config, Initiator};
 use crate::limits::STAGING;
 use crate::target::{self, Portal, Resources, Target};
@@ -32,40 +33,7 @@ impl TargetConnection {
         Self(TcpConnection::over(Target::new(now, portal, resources, TcpTarget::new())))
     }
 
-    /// See [`Target::state`].
-    pub fn state(&self) -> State {
-        self.0.upper().state()
-    }
-
-    /// See [`Target::poll_notice`].
-    pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.0.upper_mut().poll_notice()
-    }
-
-    /// See [`Target::parties`].
-    pub fn parties(&self) -> Parties {
-        self.0.upper().parties()
-    }
-
-    /// See [`Target::uses`].
-    pub fn uses(&self, volume: VolumeId) -> bool {
-        self.0.upper().uses(volume)
-    }
-
-    /// See [`Target::is_withdrawn`].
-    pub fn is_withdrawn(&self) -> bool {
-        self.0.upper().is_withdrawn()
-    }
-
-    /// See [`Target::reports_changes`].
-    pub fn reports_changes(&self) -> bool {
-        self.0.upper().reports_changes()
-    }
-
-    /// See [`Target::outstanding`].
-    pub fn outstanding(&self) -> usize {
-        self.0.upper().outstanding()
-    }
+    forward_target!();
 }
 
 impl InitiatorConnection {
@@ -80,76 +48,5 @@ impl InitiatorConnection {
     }
 }
 
-/// Passes each call on.
-macro_rules! connection {
-    ($name:ident, $role:ident) => {
-        impl Connection for $name {
-            type Input = $role::Input;
-            type Action = $role::Action;
-            const STAGING: usize = STAGING;
-
-            fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
-                self.0.handle_bytes(now, bytes)
-            }
-
-            fn take_placement(&mut self) -> Option<Placement> {
-                self.0.take_placement()
-            }
-
-            fn handle_placed(&mut self, now: Instant, placement: Placement) {
-                self.0.handle_placed(now, placement);
-            }
-
-            fn handle_input(&mut self, now: Instant, input: Self::Input) {
-                self.0.handle_input(now, input);
-            }
-
-            fn handle_transmitted(&mut self, now: Instant, bytes: usize) {
-                self.0.handle_transmitted(now, bytes);
-            }
-
-            fn handle_timeout(&mut self, now: Instant) {
-                self.0.handle_timeout(now);
-            }
-
-            fn handle_memory(&mut self, now: Instant) {
-                self.0.handle_memory(now);
-            }
-
-            fn handle_ended(&mut self, now: Instant, how: Ended) {
-                self.0.handle_ended(now, how);
-            }
-
-            fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
-                self.0.poll_transmit(now, send);
-            }
-
-            fn poll_action(&mut self) -> Option<Self::Action> {
-                self.0.poll_action()
-            }
-
-            fn poll_timeout(&self) -> Option<Instant> {
-                self.0.poll_timeout()
-            }
-
-            fn wants_bytes(&mut self) -> bool {
-                self.0.wants_bytes()
-            }
-
-            fn is_established(&self) -> bool {
-                self.0.is_established()
-            }
-
-            fn awaits_memory(&self) -> bool {
-                self.0.awaits_memory()
-            }
-
-            fn poll_close(&self) -> Option<CloseReason> {
-                self.0.poll_close()
-            }
-        }
-    };
-}
-
-connection!(TargetConnection, target);
-connection!(InitiatorConnection, initiator);
+forward_connection!([] TargetConnection, target, STAGING);
+forward_connection!([] InitiatorConnection, initiator, STAGING);

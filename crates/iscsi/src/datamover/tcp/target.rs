@@ -12,7 +12,7 @@ use super::key_values::check_digests;
 use super::send_queue::target::{Outgoing, SendQueue, Sent};
 use crate::datamover::{
     ControlPdu, DataArrival, Datamover, Disposition, GetData, KeyValues, Pending, PutData, ReceivedPdu,
-    TargetDatamover, TargetLayer, TaskHandle, Unacceptable, WriteResources,
+    Sender, TargetDatamover, TargetLayer, TaskHandle, Unacceptable, WriteResources,
 };
 use crate::keys::{Parameters, SessionType, Tuning};
 use crate::limits::OUTBOUND;
@@ -246,7 +246,7 @@ impl<U: TargetLayer<Mover = Self>> StreamMover<U> for TcpTarget {
 
     #[inline]
     fn send_one(upper: &mut U, out: &mut Transmit) -> bool {
-        let (mover, numbers) = upper.mover_and_numbers();
+        let Sender { mover, numbers } = upper.sender();
         match mover.out.send_one(out, numbers, &mover.parameters) {
             Sent::Nothing => return false,
             Sent::Pdu => {}

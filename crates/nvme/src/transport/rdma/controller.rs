@@ -11,15 +11,15 @@ use alloc::vec::Vec;
 use buf::{Buf, Pool};
 use protocol::{CloseReason, Ended, Instant, Notice, Parties, Placement, Transmit};
 use verbs::{
-    ConnectedQueuePair, Consumer, ManagedQueuePair, QueuePairState, SetupAnswer, SetupEvent, WorkCompletion,
-    WorkDone, WorkMemory, WorkRequest,
+    ConnectedQueuePair, Consumer, ManagedQueuePair, QueueLimits, QueuePairState, SetupAnswer, SetupEvent,
+    WorkCompletion, WorkDone, WorkMemory, WorkRequest,
 };
 use volume::VolumeId;
 use zerocopy::FromBytes;
 
 use super::controller_transport::ControllerTransport;
 use super::private_data::{AcceptReply, ConnectRequest, RejectReply, RejectStatus};
-use super::work::{QueuePairNeeds, Work};
+use super::work::Work;
 use crate::controller::{Action, Admission, ControllerQueue, Input, Integrity, Portal};
 use crate::limits::{ADMIN_QUEUE, RDMA_IN_CAPSULE};
 use crate::sqe::SubmissionQueueEntry;
@@ -72,13 +72,13 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
     }
 
     /// What the queue pair must hold for any queue that hosts may have on `portal`.
-    pub fn needs(portal: &Portal) -> QueuePairNeeds {
+    pub fn needs(portal: &Portal) -> QueueLimits {
         let depth = portal.subsystems.iter().map(|subsystem| subsystem.limits.depth).max();
         let entries = usize::from(depth.unwrap_or(0).max(ADMIN_QUEUE));
         let transfer = portal.subsystems.iter().map(|subsystem| subsystem.limits.max_transfer).max();
         let longest = from_field(transfer.unwrap_or(0)).max(1 << 20);
         // A command's data, and its end.
-        QueuePairNeeds { sends: entries.saturating_mul(2), receives: entries, regions: 0, longest }
+        QueueLimits { sends: entries.saturating_mul(2), receives: entries, regions: 0, longest }
     }
 
     /// The queue pair below.
@@ -113,7 +113,7 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
 
     /// The host broke a rule: nothing more is done for it.
     fn violate(&mut self, text: &'static str) {
-        self.queue.transport.clear();
+        self.queue.transport().clear();
         self.queue.end(CloseReason::Violation(text));
     }
 
@@ -148,8 +148,8 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
             if self.queue.poll_close().is_none() {
                 self.queue.end(self.pair.close_reason().unwrap_or(CloseReason::Finished));
             }
-            self.queue.transport.clear();
-        } else if self.queue.poll_close().is_some() && self.queue.transport.is_idle() {
+            self.queue.transport().clear();
+        } else if self.queue.poll_close().is_some() && self.queue.transport().is_idle() {
             self.pair.disconnect();
         }
     }
@@ -200,7 +200,7 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
     /// A work request has ended.
     #[inline]
     fn handle_work(&mut self, now: Instant, completion: WorkCompletion) {
-        let transport = &mut self.queue.transport;
+        let transport = self.queue.transport();
         match (Work::of(completion.id), completion.memory) {
             (Work::Receive, WorkMemory::Buf(buf)) => {
                 if let Ok(WorkDone::Received { length, .. }) = completion.result {
@@ -286,13 +286,13 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
     #[inline]
     fn post(&mut self) -> bool {
         let mut moved = false;
-        while let Some(pull) = self.queue.transport.next_pull(&self.pair) {
+        while let Some(pull) = self.queue.transport().next_pull(&self.pair) {
             moved = true;
             if let Some(into) = self.queue.take_buffer(pull.slot) {
-                self.queue.transport.read(&mut self.pair, pull, into);
+                self.queue.transport().read(&mut self.pair, pull, into);
             }
         }
-        while self.queue.transport.send_next(&mut self.pair) {
+        while self.queue.transport().send_next(&mut self.pair) {
             moved = true;
         }
         moved
@@ -301,7 +301,7 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
     /// Begins to watch what is under way once something is: over datagrams only an acknowledgement says that the host has taken it.
     fn watch_acknowledgements(&mut self, now: Instant) {
         let has_sent = core::mem::take(&mut self.has_sent);
-        if self.queue.transport.is_idle() {
+        if self.queue.transport().is_idle() {
             self.sending.on_sent();
         } else if has_sent || self.sending == SendWatch::Idle {
             self.sending.on_send(now);
@@ -312,7 +312,7 @@ impl<Q: ManagedQueuePair> ControllerConnection<Q> {
     fn watch_sending(&mut self, now: Instant) {
         let allowance = if self.queue.is_memory_wanted() { Allowance::Scarce } else { Allowance::Usual };
         if self.sending.on_time(now, allowance) == Delivery::Stalled {
-            self.queue.transport.clear();
+            self.queue.transport().clear();
             self.queue.end(CloseReason::TimedOut("the host does not read what is sent to it"));
         }
     }
@@ -361,7 +361,7 @@ impl<Q: ManagedQueuePair> Consumer for ControllerConnection<Q> {
         self.sending.on_sent();
         self.advance(now);
         self.arrived.clear();
-        self.queue.transport.clear();
+        self.queue.transport().clear();
         self.queue.handle_ended(now);
     }
 

@@ -9,14 +9,14 @@ use alloc::vec::Vec;
 use buf::Buf;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use verbs::{
-    ConnectedQueuePair, Consumer, EndReason, ManagedQueuePair, PrivateData, QueuePairState, RegionMemory,
-    STag, SetupEvent, WorkCompletion, WorkDone, WorkMemory, WorkRequest,
+    ConnectedQueuePair, Consumer, EndReason, ManagedQueuePair, PrivateData, QueueLimits, QueuePairState,
+    RegionMemory, STag, SetupEvent, WorkCompletion, WorkDone, WorkMemory, WorkRequest,
 };
 use zerocopy::FromBytes;
 
 use super::host_transport::{HostTransport, Key, Place};
 use super::private_data::{AcceptReply, ConnectRequest, RejectReply, RejectStatus};
-use super::work::{QueuePairNeeds, Work};
+use super::work::Work;
 use crate::cqe::CompletionQueueEntry;
 use crate::host::{Action, CommandCapsule, Config, Failure, HostQueue, Input, Queue};
 use crate::limits::HOST_TRANSFER;
@@ -76,9 +76,9 @@ impl<Q: ManagedQueuePair> HostConnection<Q> {
     }
 
     /// What the queue pair must hold.
-    pub fn needs(config: &Config) -> QueuePairNeeds {
+    pub fn needs(config: &Config) -> QueueLimits {
         let entries = usize::from(config.entries());
-        QueuePairNeeds {
+        QueueLimits {
             sends: entries.saturating_mul(4),
             receives: entries,
             regions: entries,

@@ -20,4 +20,3 @@ mod work;
 pub use controller::ControllerConnection;
 pub use host::HostConnection;
 pub use private_data::{AcceptReply, ConnectRequest, RejectReply, RejectStatus};
-pub use work::QueuePairNeeds;

@@ -1,19 +1,6 @@
-//! What both roles ask of a queue pair, and the names that they give their work requests.
+//! The names that both roles give their work requests.
 
 use verbs::WorkId;
-
-/// What a connection needs of its queue pair, whose provider is made before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueuePairNeeds {
-    /// Requests other than receives at a time. With fewer, requests wait for each other.
-    pub sends: usize,
-    /// Receives at a time. With fewer there is no connection.
-    pub receives: usize,
-    /// Regions at a time; zero at the controller. With fewer, commands wait for each other.
-    pub regions: usize,
-    /// Bytes of the longest request.
-    pub longest: usize,
-}
 
 /// What a work request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -57,7 +57,7 @@ impl ControllerConnection {
     }
 
     fn violate(&mut self, violation: Violation, bytes: &[u8]) {
-        self.queue.transport.terminate(violation, bytes);
+        self.queue.transport().terminate(violation, bytes);
         self.queue.end(CloseReason::Violation(violation.describe()));
     }
 
@@ -66,7 +66,7 @@ impl ControllerConnection {
         if !self.queue.has_room() {
             return 0;
         }
-        let framed = match frame(Role::Controller, self.queue.transport.agreed, bytes) {
+        let framed = match frame(Role::Controller, self.queue.transport().agreed, bytes) {
             Ok(Some(framed)) => framed,
             Ok(None) => return 0,
             Err(violation) => {
@@ -87,7 +87,7 @@ impl ControllerConnection {
     /// Acts on a PDU; false when it must wait for memory.
     fn handle_pdu(&mut self, now: Instant, framed: &Framed<'_>) -> Result<bool, Violation> {
         let kind = framed.common.kind;
-        let initialised = self.queue.transport.initialised;
+        let initialised = self.queue.transport().initialised;
         match kind {
             PduType::H2C_TERM_REQ => {
                 self.handle_termination(framed);
@@ -112,7 +112,7 @@ impl ControllerConnection {
         match admission {
             Admission::Taken => self.discard(data),
             Admission::Receives { slot, .. } => {
-                self.queue.transport.receiver.expect_data(slot, DataRange { start: 0, length: data });
+                self.queue.transport().receiver.expect_data(slot, DataRange { start: 0, length: data });
             }
             Admission::Withheld => return false,
         }
@@ -133,7 +133,7 @@ impl ControllerConnection {
         if self.queue.portal().require_digests && request.digests() != Digests::BOTH {
             return Err(Violation::DigestsRequired);
         }
-        self.queue.transport.agree(Agreement { digests: request.digests(), alignment: request.hpda });
+        self.queue.transport().agree(Agreement { digests: request.digests(), alignment: request.hpda });
         Ok(())
     }
 
@@ -142,15 +142,15 @@ impl ControllerConnection {
             H2cTermReq::read_from_prefix(framed.header).is_ok_and(|(request, _)| request.fes.get() != 0);
         let text =
             if named { "the host reported a fatal error" } else { "the host terminated the connection" };
-        self.queue.transport.receiver.discard(framed.data);
+        self.queue.transport().receiver.discard(framed.data);
         self.queue.end(CloseReason::Violation(text));
     }
 
     /// Passes over the data of a command that was refused.
     fn discard(&mut self, data: usize) {
         if data != 0 {
-            let digest = if self.queue.transport.agreed.digests.data { DIGEST } else { 0 };
-            self.queue.transport.receiver.discard(data.saturating_add(digest));
+            let digest = if self.queue.transport().agreed.digests.data { DIGEST } else { 0 };
+            self.queue.transport().receiver.discard(data.saturating_add(digest));
         }
     }
 
@@ -186,7 +186,7 @@ impl ControllerConnection {
             self.queue.pass_over(slot, end);
             self.discard(count);
         } else {
-            self.queue.transport.receiver.expect_data(slot, DataRange { start: offset, length: count });
+            self.queue.transport().receiver.expect_data(slot, DataRange { start: offset, length: count });
         }
         Ok(())
     }
@@ -198,10 +198,10 @@ impl ControllerConnection {
             if self.queue.poll_close().is_some() {
                 return bytes.len();
             }
-            let step = match self.queue.transport.receiver {
+            let step = match self.queue.transport().receiver {
                 Receiver::Header => self.handle_header(now, rest),
                 Receiver::Digest { .. } => self.handle_digest(now, rest),
-                Receiver::Discard { .. } => self.queue.transport.receiver.skip(rest.len()),
+                Receiver::Discard { .. } => self.queue.transport().receiver.skip(rest.len()),
                 Receiver::Data { .. } | Receiver::Placing { .. } => 0,
             };
             if step == 0 && self.queue.poll_close().is_none() {
@@ -212,7 +212,7 @@ impl ControllerConnection {
     }
 
     fn handle_digest(&mut self, now: Instant, bytes: &[u8]) -> usize {
-        let Some(DigestCheck { owner: slot, matches }) = self.queue.transport.receiver.take_digest(bytes)
+        let Some(DigestCheck { owner: slot, matches }) = self.queue.transport().receiver.take_digest(bytes)
         else {
             return 0;
         };
@@ -224,8 +224,8 @@ impl ControllerConnection {
     /// Closes the connection when nothing of what is sent to it is read.
     fn watch_sending(&mut self, now: Instant) {
         let allowance = if self.queue.is_memory_wanted() { Allowance::Scarce } else { Allowance::Usual };
-        if self.queue.transport.sending.on_time(now, allowance) == Delivery::Stalled {
-            self.queue.transport.clear();
+        if self.queue.transport().sending.on_time(now, allowance) == Delivery::Stalled {
+            self.queue.transport().clear();
             self.queue.end(CloseReason::TimedOut("the host does not read what is sent to it"));
         }
     }
@@ -247,21 +247,21 @@ impl protocol::Connection for ControllerConnection {
     }
 
     fn take_placement(&mut self) -> Option<Placement> {
-        let Receiver::Data { owner: slot, range } = self.queue.transport.receiver else { return None };
+        let Receiver::Data { owner: slot, range } = self.queue.transport().receiver else { return None };
         let buf = self.queue.take_buffer(slot)?;
-        self.queue.transport.receiver.lend();
+        self.queue.transport().receiver.lend();
         Some(Placement { buf, start: range.start, len: range.length, token: u64::from(slot) })
     }
 
     fn handle_placed(&mut self, now: Instant, placement: Placement) {
-        let Receiver::Placing { owner: slot } = self.queue.transport.receiver else { return };
+        let Receiver::Placing { owner: slot } = self.queue.transport().receiver else { return };
         if !self.queue.begin_turn(now) {
             return;
         }
         let end = placement.start.saturating_add(placement.len);
-        let sum = self.queue.transport.agreed.digests.data.then(|| data_digest(&placement));
+        let sum = self.queue.transport().agreed.digests.data.then(|| data_digest(&placement));
         self.queue.return_buffer(slot, placement.buf, end);
-        self.queue.transport.receiver.place(sum);
+        self.queue.transport().receiver.place(sum);
         if sum.is_none() {
             self.queue.handle_data(now, slot, Integrity::Intact);
         }
@@ -273,8 +273,8 @@ impl protocol::Connection for ControllerConnection {
     }
 
     fn handle_transmitted(&mut self, now: Instant, _bytes: usize) {
-        self.queue.transport.sending.on_sent();
-        self.queue.transport.unsent.sent();
+        self.queue.transport().sending.on_sent();
+        self.queue.transport().unsent.sent();
         self.queue.handle_sent(now);
     }
 
@@ -288,7 +288,7 @@ impl protocol::Connection for ControllerConnection {
     }
 
     fn handle_ended(&mut self, now: Instant, _how: Ended) {
-        let transport = &mut self.queue.transport;
+        let transport = self.queue.transport();
         transport.clear();
         transport.unsent.sent();
         transport.sending.on_sent();
@@ -296,9 +296,9 @@ impl protocol::Connection for ControllerConnection {
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {
-        self.queue.transport.send(send);
+        self.queue.transport().send(send);
         if !send.is_empty() {
-            self.queue.transport.sending.on_send(now);
+            self.queue.transport().sending.on_send(now);
         }
     }
 
@@ -308,7 +308,7 @@ impl protocol::Connection for ControllerConnection {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let sending = self.queue.transport.sending.due();
+        let sending = self.queue.transport_ref().sending.due();
         [self.queue.poll_timeout(), sending].into_iter().flatten().min()
     }
 

@@ -3,45 +3,20 @@
 //!
 //! A pool or a list grows when a busy machine lets more come together than before, however long it ran; what an
 //! operation allocates is in every stretch. So the least of the stretches counts, and it must be nothing.
-#![allow(unsafe_code, clippy::unwrap_used, reason = "an allocator that counts; tests")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/counting_allocator.rs"]
+mod counting_allocator;
 mod toy;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use buf::Pool;
 use host::{BlockDone, BlockOperation, BlockQueue, BlockRequest, OpenOptions, Service, Storage};
 use protocol::Instant;
 use reactor::{Cluster, Config, Driver, Files};
 use toy::{Server, Workload, call};
-
-struct Counting;
-
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promised.
-        unsafe { System.dealloc(place, layout) }
-    }
-    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller promised.
-        unsafe { System.realloc(place, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Operations that come before counting begins, so that most has grown to its size.
 const WARM: usize = 4000;
@@ -51,7 +26,7 @@ const STRETCHES: usize = 10;
 const TOTAL: usize = WARM + STRETCH * STRETCHES;
 
 /// Allocations at the beginning of each stretch, and at the end of the last.
-struct Marks(Vec<usize>);
+struct Marks(Vec<u64>);
 
 impl Marks {
     /// With all its memory, which is none of an operation's.
@@ -62,19 +37,19 @@ impl Marks {
     /// Tells that `done` operations have ended.
     fn note(&mut self, done: usize) {
         if done >= WARM && (done - WARM).is_multiple_of(STRETCH) {
-            self.0.push(COUNT.load(Ordering::Relaxed));
+            self.0.push(counting_allocator::count());
         }
     }
 
     /// Allocations of the stretch that had the fewest.
-    fn least(&self) -> usize {
+    fn least(&self) -> u64 {
         assert_eq!(self.0.len(), STRETCHES + 1, "each stretch begins and ends once");
         self.0.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap()
     }
 }
 
 /// Allocations of both ends in the quietest stretch of echoes.
-fn echoes(driver: Driver, size: usize, window: usize) -> usize {
+fn echoes(driver: Driver, size: usize, window: usize) -> u64 {
     let server = Server::start(driver, 1, 64 << 20);
     let workload = Workload::new(&[size], TOTAL, window);
     let marks = Rc::new(RefCell::new(Marks::new()));
@@ -125,7 +100,7 @@ impl Service for Reader {
     }
 }
 
-fn reads(driver: Driver) -> usize {
+fn reads(driver: Driver) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     let options = OpenOptions { size: Some(1 << 20), ..OpenOptions::default() };

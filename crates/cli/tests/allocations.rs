@@ -1,40 +1,16 @@
 //! The whole path allocates nothing per I/O: initiator, reactor, engine, target and volume in one process, counted together.
-#![allow(unsafe_code, clippy::unwrap_used, reason = "an allocator that counts; a test fails by panicking")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../reactor/tests/common/counting_allocator.rs"]
+mod counting_allocator;
+
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use daemon::{Config, PortalEntry, PortalKind, Protocol, Transport, VolumeEntry};
 use linerate::{LoadPlan, Pattern};
 use names::VolumeUrl;
-
-struct Counting;
-
-static COUNT: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: everything is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promised.
-        unsafe { System.dealloc(place, layout) }
-    }
-    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller promised.
-        unsafe { System.realloc(place, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Allocations that may fall between two looks at the counters without being any I/O's: timers, the looks themselves.
 const BESIDE: u64 = 16;
@@ -48,7 +24,7 @@ fn count(url: &str, pattern: Pattern) -> (u64, u64) {
     let plan = LoadPlan { pattern, runtime: Duration::from_secs(3), ..LoadPlan::default() };
     let url: VolumeUrl = url.parse().unwrap();
     let progress = Arc::new(move |_: Duration, completed: u64| {
-        seen.lock().unwrap().push((COUNT.load(Ordering::Relaxed), completed));
+        seen.lock().unwrap().push((counting_allocator::count(), completed));
     });
     let result =
         linerate::run_load(std::slice::from_ref(&url), plan, progress, linerate::Stop::new()).unwrap();
