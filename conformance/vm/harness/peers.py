@@ -36,6 +36,8 @@ CHAP_OPTIONS = (
 )
 DIGESTS = {"iscsi": "header_digest=crc32c&data_digest=crc32c", "nvme": "header_digest=1&data_digest=1"}
 
+ROCE = "transport=roce"
+
 LIO = ("compare=1",)
 """LIO compares and writes one block at most, and says so in its block limits page."""
 COPIES = ("torn",)
@@ -138,9 +140,16 @@ TRIALS = {
         # commands for ever, answers no login of any initiator any more, and the guest's `rmdir` of the target hangs.
         cut=(Peer("nvme-iwarp", "block"),),
     ),
-    # A volume takes a queue pair for administration and others for I/O. Linerate's client has a socket for each, and at RoCEv2's port, which the kernel's peer sends to,
-    # there can be one: discovery has one queue pair.
-    "peers_rxe": Trial(discovered=(Peer("nvme-roce", "null", "transport=roce"),)),
+    "peers_rxe": Trial(
+        discovered=(Peer("nvme-roce", "null", ROCE),),
+        suites=(
+            Peer("nvme-roce", "block", ROCE, COPIES),
+            Peer("nvme-roce", "file", ROCE, COPIES),
+            Peer("nvme-roce", "null", ROCE),
+        ),
+        restarted=(Peer("nvme-roce", "block", ROCE),),
+        cut=(Peer("nvme-roce", "block", ROCE),),
+    ),
 }
 """By the guest's script."""
 

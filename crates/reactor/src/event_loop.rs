@@ -194,6 +194,7 @@ impl<S: Service> EventLoop<S> {
         if self.index == ACCEPTING_CORE && self.shared.listener_orders.is_pending() {
             self.take_listener_orders(now);
         }
+        self.take_socket_orders(now);
         self.local.take_turn_requests();
         let mut messages = std::mem::take(&mut self.messages);
         for message in messages.drain(..) {
@@ -315,13 +316,16 @@ impl<S: Service> EventLoop<S> {
         }
         self.ending = Some(now + limits::SHUTDOWN);
         self.streams.end_all(&mut self.core);
-        self.end_sockets(now);
+        self.shut_sockets_down(now);
         self.core.again = true;
     }
 
     fn is_over(&mut self, now: Instant) -> bool {
         if self.service.is_finished() {
             self.begin_ending(now);
+        }
+        if self.sockets.close_at.is_some_and(|close_at| close_at <= now) {
+            self.end_sockets(now);
         }
         self.ending
             .is_some_and(|deadline| now >= deadline || self.streams.is_empty() && self.sockets.is_empty())
@@ -338,6 +342,7 @@ impl<S: Service> EventLoop<S> {
             self.service.poll_timeout(),
             self.streams.poll_timeout(),
             retry_at,
+            self.sockets.close_at,
             self.ending,
         ];
         deadlines

@@ -3,32 +3,51 @@
 use std::io;
 use std::rc::Rc;
 
-use host::{DatagramEndpoint, EndpointId, ListenerId, OpenSocket, Service};
+use host::{DatagramEndpoint, Dialer, EndpointId, ListenerId, OpenSocket, Service};
 use protocol::{Ended, Instant};
 
-use crate::core_local::{DialSocket, slot_of};
-use crate::datagram_socket::{self, DatagramSocket};
+use crate::core_local::{CoreDialer, DialSocket, slot_of};
 use crate::driver::{Interest, SendRoom};
 use crate::event_loop::EventLoop;
-use crate::limits::{RECEIVES_AT_ONCE, SEND_RETRY};
+use crate::limits::{LAST_DATAGRAMS, RECEIVES_AT_ONCE, SEND_RETRY};
+use crate::shared::SocketOrder;
+use crate::socket_group::Member;
 use crate::sockets::{Phase, Socket};
 
 /// A socket that is bound, before it has its place.
 struct Bound {
     id: EndpointId,
     listener: Option<ListenerId>,
-    socket: DatagramSocket,
+    member: Member,
+}
+
+impl Bound {
+    fn opened(&self) -> OpenSocket {
+        let Self { id, member, .. } = self;
+        OpenSocket { endpoint: *id, local: member.local(), membership: member.membership() }
+    }
 }
 
 impl<S: Service> EventLoop<S> {
+    /// Does what the accepting core has ordered.
+    pub(crate) fn take_socket_orders(&mut self, now: Instant) {
+        let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) else { return };
+        for order in inbox.take_socket_orders() {
+            match order {
+                SocketOrder::Open(listener, member) => self.open_socket(listener, member, now),
+                SocketOrder::Retire(listener) => self.retire_socket(listener, now),
+            }
+        }
+    }
+
     /// Offers a socket to the service, which may have no use for it.
-    pub(crate) fn open_socket(&mut self, listener: ListenerId, socket: DatagramSocket, now: Instant) {
+    fn open_socket(&mut self, listener: ListenerId, member: Member, now: Instant) {
         let id = self.local.slots.borrow_mut().take();
-        let opened = OpenSocket { endpoint: id, local: socket.local(), path: None };
-        match self.service.open_socket(now, opened) {
-            Some(mut endpoint) if self.ending.is_none() => {
-                endpoint.handle_opened(now, opened);
-                self.insert_socket(Bound { id, listener: Some(listener), socket }, endpoint, now);
+        let bound = Bound { id, listener: Some(listener), member };
+        match self.service.open_socket(now, bound.opened()) {
+            Some(endpoint) if self.ending.is_none() => {
+                bound.member.begin_accepting();
+                self.insert_socket(bound, endpoint, now);
             }
             _ => self.local.slots.borrow_mut().give_back(slot_of(id)),
         }
@@ -36,14 +55,9 @@ impl<S: Service> EventLoop<S> {
 
     /// Opens a socket that an endpoint has asked for.
     pub(crate) fn dial_socket(&mut self, dial: DialSocket, now: Instant) {
-        let DialSocket { id, peer, port, mut endpoint } = dial;
-        match datagram_socket::open(peer, port) {
-            Ok(outward) => {
-                let opened =
-                    OpenSocket { endpoint: id, local: outward.socket.local(), path: Some(outward.path) };
-                endpoint.handle_opened(now, opened);
-                self.insert_socket(Bound { id, listener: None, socket: outward.socket }, endpoint, now);
-            }
+        let DialSocket { id, address, slot, mut endpoint } = dial;
+        match Member::bind(address, slot) {
+            Ok(member) => self.insert_socket(Bound { id, listener: None, member }, endpoint, now),
             Err(error) => {
                 endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
                 self.local.slots.borrow_mut().give_back(slot_of(id));
@@ -52,15 +66,25 @@ impl<S: Service> EventLoop<S> {
     }
 
     fn insert_socket(&mut self, bound: Bound, mut endpoint: Box<dyn DatagramEndpoint>, now: Instant) {
-        let Bound { id, listener, socket } = bound;
-        let (slot, descriptor) = (slot_of(id), Rc::new(socket.into_descriptor()));
-        if let Err(error) = self.core.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown) {
-            endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
-            return self.local.slots.borrow_mut().give_back(slot);
-        }
+        let slot = slot_of(bound.id);
+        endpoint.handle_opened(now, bound.opened());
+        let Bound { id, listener, member } = bound;
+        let attached = member.descriptor().map(Rc::new).and_then(|descriptor| {
+            self.core.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown)?;
+            Ok(descriptor)
+        });
+        let descriptor = match attached {
+            Ok(descriptor) => descriptor,
+            Err(error) => {
+                endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
+                return self.local.slots.borrow_mut().give_back(slot);
+            }
+        };
+        member.set_reader(CoreDialer.waker(id));
         let socket = Socket {
             id,
             listener,
+            member,
             descriptor,
             endpoint,
             polling: false,
@@ -75,17 +99,31 @@ impl<S: Service> EventLoop<S> {
     }
 
     /// The socket of a listener is to close, once its endpoint has finished.
-    pub(crate) fn retire_socket(&mut self, listener: ListenerId, now: Instant) {
+    fn retire_socket(&mut self, listener: ListenerId, now: Instant) {
         let meant = self.sockets.by_slot.iter_mut().find(|(_, socket)| socket.listener == Some(listener));
         if let Some((slot, socket)) = meant {
             let slot = *slot;
+            socket.member.stop_accepting();
             socket.endpoint.handle_retired(now);
+            self.sockets.touch(slot);
+        }
+    }
+
+    /// The loop ends: endpoints say so to their peers, and have a moment to hear answers.
+    pub(crate) fn shut_sockets_down(&mut self, now: Instant) {
+        self.sockets.close_at = Some(now + LAST_DATAGRAMS);
+        let slots: Vec<u32> = self.sockets.by_slot.keys().copied().collect();
+        for slot in slots {
+            if let Some(socket) = self.sockets.by_slot.get_mut(&slot) {
+                socket.endpoint.handle_shutdown(now);
+            }
             self.sockets.touch(slot);
         }
     }
 
     /// All sockets close now.
     pub(crate) fn end_sockets(&mut self, now: Instant) {
+        self.sockets.close_at = None;
         let slots: Vec<u32> = self.sockets.by_slot.keys().copied().collect();
         for slot in slots {
             if let Some(socket) = self.sockets.by_slot.get_mut(&slot) {

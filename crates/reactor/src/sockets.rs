@@ -12,6 +12,7 @@ use host::{DatagramEndpoint, Datagrams, EndpointId, ListenerId};
 use protocol::Instant;
 
 use crate::limits::DATAGRAM_AREA;
+use crate::socket_group::Member;
 use crate::sys::{receive_now, send_now};
 
 /// Whether a socket is used.
@@ -29,6 +30,8 @@ pub(crate) struct Socket {
     /// Whose it is, if it was bound by order.
     pub(crate) listener: Option<ListenerId>,
     pub(crate) descriptor: Rc<OwnedFd>,
+    /// Its place among those at its address, which it leaves when the descriptor is closed.
+    pub(crate) member: Member,
     pub(crate) endpoint: Box<dyn DatagramEndpoint>,
     pub(crate) polling: bool,
     pub(crate) touched: bool,
@@ -72,6 +75,8 @@ pub(crate) struct Sockets {
     pub(crate) touched: Vec<u32>,
     /// Sockets whose endpoint expects work soon.
     pub(crate) expecting: usize,
+    /// When they close although their endpoints have not finished; none before the loop is to end.
+    pub(crate) close_at: Option<Instant>,
     /// Where one call receives.
     area: Vec<u8>,
 }
@@ -106,9 +111,12 @@ impl Sockets {
         Ok(arrived.length)
     }
 
+    /// Gives the endpoint what other event loops have forwarded, and a turn.
     pub(crate) fn take_turn(&mut self, slot: u32, now: Instant) {
         if let Some(socket) = self.by_slot.get_mut(&slot).filter(|socket| socket.phase == Phase::Open) {
-            socket.endpoint.turn(now);
+            let Socket { member, endpoint, .. } = socket;
+            member.take_forwarded(|datagrams| endpoint.handle_datagrams(now, datagrams));
+            endpoint.turn(now);
         }
     }
 }

@@ -13,6 +13,11 @@ use super::{empty_message, outcome};
 /// Bytes of control data, more than the kernel has to say.
 const CONTROL: usize = 64;
 
+/// `BPF_LD | BPF_B | BPF_ABS`: loads the byte at the offset that the operand names (`linux/bpf_common.h`).
+const LOAD_BYTE: u16 = 0x30;
+/// `BPF_RET | BPF_A`: answers what was loaded.
+const RETURN_LOADED: u16 = 0x16;
+
 /// Control data, where a `cmsghdr` may begin.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
@@ -36,6 +41,21 @@ pub(crate) fn set_number(
     // SAFETY: the option's value is the integer that is named, of the size that is named.
     let result = unsafe {
         libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(&value).cast(), size)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the kernel choose among the sockets that share an address: the datagram's byte at `offset` is the number of one, counted from zero in the order in which they were
+/// bound. By a number that none has, and without that byte, the kernel chooses by its own hash or takes the first.
+pub(crate) fn choose_by_byte(socket: BorrowedFd<'_>, offset: u16) -> io::Result<()> {
+    let instruction = |code, operand| libc::sock_filter { code, jt: 0, jf: 0, k: operand };
+    let mut program = [instruction(LOAD_BYTE, offset.into()), instruction(RETURN_LOADED, 0)];
+    let program = libc::sock_fprog { len: 2, filter: program.as_mut_ptr() };
+    let size = wire::bounded::<u32>(size_of::<libc::sock_fprog>());
+    // SAFETY: the option's value is a program of the length that is named; it lives until the call returns, and the kernel copies it.
+    let result = unsafe {
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const program).cast(), size)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
