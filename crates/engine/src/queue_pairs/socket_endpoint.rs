@@ -65,9 +65,10 @@ impl Neighbours for Members {
 }
 
 impl DatagramEndpoint for SocketEndpoint {
-    fn handle_opened(&mut self, _now: Instant, opened: OpenSocket) {
+    fn handle_opened(&mut self, now: Instant, opened: OpenSocket) {
         if let Some(seed) = self.seed.take() {
             self.shared.open(|| queue_pairs(opened, &Pool::new(CLIENT_POOL), seed));
+            self.shared.turn(now);
         }
     }
 
