@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{Server, begin, run, run_in_vain, stamped, told, until};
+use common::{Server, begin, ended, run, run_in_vain, stamped, told, until};
 use linerate::{BlockingDisk, Client, ClientConfig};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
@@ -141,22 +141,56 @@ fn a_process_hears_that_another_one_has_the_port() {
     server.stop();
 }
 
+/// What the server's log says of the ends of connections.
+fn ends(log: &str) -> Vec<&str> {
+    let ended = log.lines().filter(|line| line.contains(" ended ") || line.contains(" failed "));
+    ended.map(|line| line.rsplit(": ").next().unwrap()).collect()
+}
+
 #[test]
-fn who_ends_says_so() {
+fn a_client_that_ends_ends_its_queue_pairs() {
     let _addresses = both_addresses();
     let folder = tempdir().unwrap();
-    let server = serve(folder.path());
+    let arguments = [&DISKS[..], &PORTALS, &["--log", "debug"]].concat();
+    let server = Server::start(folder.path(), &arguments);
     let log = || fs::read_to_string(folder.path().join("server.log")).unwrap();
-    println!("{}", log());
+    let socket = format!("unix:{}", folder.path().join("nbd").display());
     for url in [nvme("disk"), iser("disk")] {
-        let child = begin(&["bench", &url, "--rw", "read", "--runtime", "60"]);
-        let before = log().len();
-        std::thread::sleep(std::time::Duration::from_secs(2));
-        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-        let done = child.wait_with_output().unwrap();
-        println!("{:?} {}", done.status, String::from_utf8_lossy(&done.stderr));
-        println!("{}", &log()[before.min(log().len())..]);
+        for arguments in [
+            vec!["bench", &url, "--rw", "randread", "--runtime", "600"],
+            vec!["attach", &url, &socket, "--as", "nbd", "--cores", "2"],
+            vec!["copy", "ram:1M", &url, "--overwrite"],
+        ] {
+            let before = log().len();
+            let mut child = begin(&arguments);
+            // Opening is over when there is a connection beside the first.
+            let begun = || log()[before..].matches("a connection begins").count();
+            until(|| (begun() >= 2).then_some(()));
+            if arguments[0] != "copy" {
+                kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+            }
+            ended(&mut child);
+            until(|| (ends(&log()[before..]).len() == begun()).then_some(()));
+            // It was told of each, and has missed none by a timer.
+            let log = log();
+            let all_agreed = ends(&log[before..]).iter().all(|end| *end == "the connection ends as both sides agreed");
+            assert!(all_agreed, "{arguments:?}: {}", &log[before..]);
+        }
     }
-    println!("{}", log());
     server.stop();
+}
+
+#[test]
+fn a_server_that_stops_ends_its_queue_pairs() {
+    let _addresses = both_addresses();
+    for url in [nvme("disk"), iser("disk")] {
+        let folder = tempdir().unwrap();
+        let server = serve(folder.path());
+        let client = Client::start(&ClientConfig::default()).unwrap();
+        let disk = open(&client, &format!("{url}&reconnect=0"));
+        disk.write_at(0, &[1; 4096]).unwrap();
+        server.stop();
+        let why = disk.write_at(0, &[2; 4096]).unwrap_err().to_string();
+        println!("{why}");
+    }
 }

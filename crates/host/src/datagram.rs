@@ -26,9 +26,14 @@ impl<'a> Datagrams<'a> {
     }
 }
 
-/// The byte of a datagram that says which of the sockets at its address it is for: the slot, counted from the datagram's beginning.
+/// What of a datagram says which of the sockets at its address it is for: a number of 24 bits, the last 8 of which are the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SlotByte(pub u16);
+pub struct SlotField {
+    /// Where the number begins, in bytes from the beginning of the datagram; at least 1.
+    pub offset: u16,
+    /// The number that names no slot: any socket that is used takes the datagram.
+    pub unnamed: u32,
+}
 
 /// Names one of the sockets at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

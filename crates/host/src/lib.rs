@@ -21,7 +21,7 @@ pub use block::{
     OpenOptions, Storage,
 };
 pub use datagram::{
-    DatagramEndpoint, Datagrams, Membership, OpenSocket, Path, SlotByte, SocketGroup, SocketSlot,
+    DatagramEndpoint, Datagrams, Membership, OpenSocket, Path, SlotField, SocketGroup, SocketSlot,
 };
 pub use endpoint_id::{EndpointId, ListenerId};
 pub use folder::Folder;

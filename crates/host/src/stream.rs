@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 
-use crate::{DatagramEndpoint, EndpointId, IoError, ListenerId, Path, SlotByte};
+use crate::{DatagramEndpoint, EndpointId, IoError, ListenerId, Path, SlotField};
 
 /// One end of a byte stream, driven by whoever moves the bytes. It is a
 /// [`Connection`](protocol::Connection) whose inputs and actions somebody has taken care of: the calls are those of that
@@ -93,7 +93,7 @@ pub trait Dialer: Send + Sync {
     fn open_socket(
         &self,
         _address: SocketAddr,
-        _slot: SlotByte,
+        _slot: SlotField,
         mut endpoint: Box<dyn DatagramEndpoint>,
     ) -> EndpointId {
         endpoint.handle_ended(Instant::ZERO, Ended::Failed(NO_SOCKETS));

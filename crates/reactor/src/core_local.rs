@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-use host::{DatagramEndpoint, Dialer, Endpoint, EndpointId, IoError, Path, SlotByte};
+use host::{DatagramEndpoint, Dialer, Endpoint, EndpointId, IoError, Path, SlotField};
 use protocol::Ended;
 
 use crate::clock;
@@ -71,7 +71,7 @@ pub(crate) struct Dial {
 pub(crate) struct DialSocket {
     pub(crate) id: EndpointId,
     pub(crate) address: SocketAddr,
-    pub(crate) slot: SlotByte,
+    pub(crate) slot: SlotField,
     pub(crate) endpoint: Box<dyn DatagramEndpoint>,
 }
 
@@ -187,7 +187,7 @@ impl Dialer for CoreDialer {
     fn open_socket(
         &self,
         address: SocketAddr,
-        slot: SlotByte,
+        slot: SlotField,
         mut endpoint: Box<dyn DatagramEndpoint>,
     ) -> EndpointId {
         let Some(local) = current() else {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use host::{CoreIndex, Path, SlotByte};
+use host::{CoreIndex, Path, SlotField};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::limits::DATAGRAM_BUFFER;
@@ -26,7 +26,7 @@ impl DatagramSockets {
     ///
     /// # Errors
     /// The system refuses the address, or it is a wildcard, or 256 sockets of this process have it.
-    pub fn bind(address: SocketAddr, slot: SlotByte, cores: CoreIndex) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, slot: SlotField, cores: CoreIndex) -> io::Result<Self> {
         let first = while_taken(io::ErrorKind::AddrInUse, || Member::bind(address, slot))?;
         let local = first.local();
         let others = (1..cores).map(|_| Member::bind(local, slot));

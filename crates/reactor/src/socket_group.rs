@@ -1,8 +1,8 @@
 //! Sockets of this process at one address: one for each event loop that needs it, to each of which the kernel gives what it is for.
 //!
 //! Some protocols have one port of UDP for all that a machine says and hears, so that several event loops have to share it. The first socket of a group is bound alone, so
-//! that the address is this process's; the others join it (`SO_REUSEPORT` of socket(7)). A program of two instructions has the kernel choose: a datagram names the slot of
-//! its socket in a byte. What a network card has put together goes by its first datagram, and a datagram may name none: an event loop forwards what is not its own.
+//! that the address is this process's; the others join it (`SO_REUSEPORT` of socket(7)). A program of six instructions has the kernel choose: a datagram names the slot of
+//! its socket, or none, and goes to the first that is used. What a network card has put together goes by its first datagram. So an event loop forwards what is not its own.
 //!
 //! The kernel moves the last socket of a group into the place of one that closes. So none closes before all are unused, and an event loop that comes takes one that another
 //! has left.
@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use host::{Datagrams, Membership, SlotByte, SocketGroup, SocketSlot};
+use host::{Datagrams, Membership, SlotField, SocketGroup, SocketSlot};
 
 use crate::datagram_socket::{self, Sharing};
 use crate::limits::FORWARDED;
-use crate::sys::choose_by_byte;
+use crate::sys::choose_by_field;
 
 /// The groups of this process that have a member.
 static GROUPS: Mutex<BTreeMap<SocketAddr, Arc<Group>>> = Mutex::new(BTreeMap::new());
@@ -71,26 +71,37 @@ pub(crate) struct Group {
     local: SocketAddr,
     /// None any more once all are unused.
     slots: Mutex<Vec<Slot>>,
+    field: SlotField,
     /// Slots that decide about newcomers, in order.
     acceptors: Mutex<Vec<SocketSlot>>,
 }
 
 impl Group {
     /// Takes a slot: one that is unused, or a new one.
-    fn take(self: &Arc<Self>, by: SlotByte) -> io::Result<Member> {
+    fn take(self: &Arc<Self>) -> io::Result<Member> {
         let mut slots = lock(&self.slots);
         let index = slots.iter().position(|slot| !slot.is_used).unwrap_or(slots.len());
         let number = u8::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::EMFILE))?;
         if index == slots.len() {
             let socket = datagram_socket::bind(self.local, Sharing::Joins)?;
-            if index == 1 {
-                choose_by_byte(socket.as_fd(), by.0)?;
-            }
             slots.push(Slot::new(socket));
         }
         let slot = slots.get_mut(index).ok_or(io::ErrorKind::NotFound)?;
         slot.is_used = true;
-        Ok(Member { group: Arc::clone(self), number: SocketSlot(number), mail: Arc::clone(&slot.mail) })
+        let mail = Arc::clone(&slot.mail);
+        self.choose(&slots)?;
+        Ok(Member { group: Arc::clone(self), number: SocketSlot(number), mail })
+    }
+
+    /// Tells the kernel which socket takes what names none. A socket that is alone takes everything.
+    fn choose(&self, slots: &[Slot]) -> io::Result<()> {
+        let usual = slots.iter().position(|slot| slot.is_used).and_then(|index| u8::try_from(index).ok());
+        match (slots, usual) {
+            ([first, _, ..], Some(usual)) => {
+                choose_by_field(first.descriptor.as_fd(), self.field, SocketSlot(usual))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Leaves a slot; all sockets close with the last.
@@ -100,8 +111,10 @@ impl Group {
             slot.is_used = false;
         }
         if !slots.iter().any(|slot| slot.is_used) {
-            slots.clear();
+            return slots.clear();
         }
+        // What it did before still works, but for what names none.
+        let _ = self.choose(&slots);
     }
 }
 
@@ -141,16 +154,16 @@ impl Member {
     ///
     /// # Errors
     /// The address is another process's, or none of this machine's, or 256 sockets of this process have it.
-    pub(crate) fn bind(address: SocketAddr, by: SlotByte) -> io::Result<Self> {
+    pub(crate) fn bind(address: SocketAddr, field: SlotField) -> io::Result<Self> {
         let mut groups = lock(&GROUPS);
         if let Some(group) = groups.get(&address) {
-            return group.take(by);
+            return group.take();
         }
         let socket = datagram_socket::bind(address, Sharing::Begins)?;
         let local = datagram_socket::local(socket.as_fd())?;
         let slot = Slot::new(socket);
         let mail = Arc::clone(&slot.mail);
-        let group = Arc::new(Group { local, slots: Mutex::new(vec![slot]), acceptors: Mutex::default() });
+        let group = Arc::new(Group { local, slots: Mutex::new(vec![slot]), field, acceptors: Mutex::default() });
         groups.insert(local, Arc::clone(&group));
         Ok(Self { group, number: SocketSlot(0), mail })
     }
@@ -220,10 +233,10 @@ mod tests {
 
     use super::*;
 
-    const BYTE: SlotByte = SlotByte(2);
+    const FIELD: SlotField = SlotField { offset: 1, unnamed: 1 };
 
     fn member(address: SocketAddr) -> Member {
-        Member::bind(address, BYTE).unwrap()
+        Member::bind(address, FIELD).unwrap()
     }
 
     fn alone() -> Member {
@@ -248,16 +261,36 @@ mod tests {
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
         for round in 0..10 {
             for slot in [2, 0, 1] {
-                peer.send_to(&[9, 9, slot, round], address).unwrap();
+                peer.send_to(&[7, 9, 9, slot, round], address).unwrap();
             }
         }
         for (slot, member) in (0..).zip(&members) {
-            let expected: Vec<_> = (0..10).map(|round| vec![9, 9, slot, round]).collect();
+            let expected: Vec<_> = (0..10).map(|round| vec![7, 9, 9, slot, round]).collect();
             assert_eq!(arrived(member), expected, "slot {slot}");
         }
-        peer.send_to(&[9, 9, 77], address).unwrap();
+        peer.send_to(&[7, 9, 9, 77], address).unwrap();
         let found: usize = members.iter().map(|member| arrived(member).len()).sum();
-        assert_eq!(found, 1, "one that names none comes to any");
+        assert_eq!(found, 1, "that of one that is not there comes to any");
+    }
+
+    #[test]
+    fn what_names_no_socket_comes_to_one_that_is_used() {
+        let first = alone();
+        let address = first.local();
+        let (second, third) = (member(address), member(address));
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let send = || drop(peer.send_to(&[7, 0, 0, 1], address).unwrap());
+        send();
+        assert_eq!(arrived(&first).len(), 1);
+        drop(first);
+        send();
+        assert_eq!(arrived(&second).len(), 1);
+        drop(second);
+        send();
+        assert_eq!(arrived(&third).len(), 1);
+        let first = member(address);
+        send();
+        assert_eq!([arrived(&first).len(), arrived(&third).len()], [1, 0]);
     }
 
     #[test]
@@ -273,7 +306,7 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
         drop(group);
         other.bind(&address.into()).unwrap();
-        assert_eq!(Member::bind(address, BYTE).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(Member::bind(address, FIELD).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
@@ -283,9 +316,9 @@ mod tests {
         let (second, third) = (member(address), member(address));
         drop(first);
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
-        peer.send_to(&[0, 0, 1], address).unwrap();
-        peer.send_to(&[0, 0, 2], address).unwrap();
-        assert_eq!([arrived(&second), arrived(&third)], [[[0, 0, 1]], [[0, 0, 2]]]);
+        peer.send_to(&[0, 0, 9, 1], address).unwrap();
+        peer.send_to(&[0, 0, 9, 2], address).unwrap();
+        assert_eq!([arrived(&second), arrived(&third)], [[[0, 0, 9, 1]], [[0, 0, 9, 2]]]);
         assert_eq!(member(address).number, SocketSlot(0));
         drop((second, third));
         drop(UdpSocket::bind(address).expect("nobody has it"));

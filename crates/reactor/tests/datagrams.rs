@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use host::{
     Accepted, DatagramEndpoint, Datagrams, Dialer, Endpoint, EndpointId, ListenerId, OpenSocket, Refusal,
-    Service, SlotByte, SocketSlot,
+    Service, SlotField, SocketSlot,
 };
 use protocol::{Ended, Instant};
 use reactor::driver::Wait;
 use reactor::{Cluster, Config, DatagramSockets, Driver, ListenerControl, Running};
 
-/// The first byte names the socket.
-const FIRST: SlotByte = SlotByte(0);
+/// The fourth byte names the socket.
+const FOURTH: SlotField = SlotField { offset: 1, unnamed: 1 };
 
 /// What one send carries.
 #[derive(Debug, Clone)]
@@ -165,7 +165,7 @@ impl Bench {
 
     /// A socket that the service has, and where it is.
     fn open(&mut self) -> SocketAddr {
-        let sockets = DatagramSockets::bind("127.0.0.1:0".parse().unwrap(), FIRST, 1).unwrap();
+        let sockets = DatagramSockets::bind("127.0.0.1:0".parse().unwrap(), FOURTH, 1).unwrap();
         let local = sockets.local();
         self.control.open_sockets(ListenerId(7), sockets).unwrap();
         self.run_until(|seen| seen.opened.is_some());
@@ -238,7 +238,7 @@ fn a_train_from_another_socket_comes_in_one_call() {
                 let endpoint = Box::new(Recorder(Rc::clone(&far.seen), None));
                 let path = far.dialer.path_to(to).unwrap();
                 assert!(path.mtu > 60_000, "loopback carries them: {path:?}");
-                far.dialer.open_socket(SocketAddr::new(path.local, 0), FIRST, endpoint);
+                far.dialer.open_socket(SocketAddr::new(path.local, 0), FOURTH, endpoint);
                 far.run_until(|seen| seen.opened.is_some() && seen.trains.is_empty());
                 far.seen.borrow_mut().retired = true;
                 far.seen.borrow().opened().local
@@ -314,11 +314,11 @@ fn what_cannot_be_opened_is_told() {
         let mut bench = Bench::new(driver);
         let taken = peer();
         let endpoint = Box::new(Recorder(Rc::clone(&bench.seen), None));
-        bench.dialer.open_socket(taken.local_addr().unwrap(), FIRST, endpoint);
+        bench.dialer.open_socket(taken.local_addr().unwrap(), FOURTH, endpoint);
         bench.run_until(|seen| seen.ended.is_some());
         assert_eq!(bench.seen.borrow().ended, Some(Ended::Failed(libc::EADDRINUSE)));
     });
-    let wildcard = DatagramSockets::bind("0.0.0.0:0".parse().unwrap(), FIRST, 1);
+    let wildcard = DatagramSockets::bind("0.0.0.0:0".parse().unwrap(), FOURTH, 1);
     assert!(wildcard.is_err(), "sums cover addresses");
 }
 
@@ -327,7 +327,7 @@ fn each_core_has_a_socket_and_gets_what_names_it_or_is_forwarded_to_it() {
     both(|driver| {
         const CORES: u8 = 3;
         let cluster = Cluster::new(u16::from(CORES), Config { driver, ..Config::default() }).unwrap();
-        let sockets = DatagramSockets::bind("127.0.0.1:0".parse().unwrap(), FIRST, u16::from(CORES)).unwrap();
+        let sockets = DatagramSockets::bind("127.0.0.1:0".parse().unwrap(), FOURTH, u16::from(CORES)).unwrap();
         let (local, control) = (sockets.local(), cluster.control());
         control.open_sockets(ListenerId(7), sockets).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
@@ -349,12 +349,12 @@ fn each_core_has_a_socket_and_gets_what_names_it_or_is_forwarded_to_it() {
                 run_until(&|seen| !seen.arrived.is_empty());
                 // What has come goes on to the next core as well.
                 let (peer, bytes) = seen.borrow().arrived[0].clone();
-                assert_eq!(bytes, [number, 9], "from {peer}");
+                assert_eq!(bytes, [9, 9, 9, number], "from {peer}");
                 let next = SocketSlot((number + 1) % CORES);
                 let forwarded = Datagrams { peer, bytes: &bytes, segment: bytes.len() };
                 opened.membership.group.forward(next, &forwarded);
                 run_until(&|seen| seen.arrived.len() == 2);
-                assert_eq!(seen.borrow().arrived[1], (peer, vec![(number + CORES - 1) % CORES, 9]));
+                assert_eq!(seen.borrow().arrived[1], (peer, vec![9, 9, 9, (number + CORES - 1) % CORES]));
                 tell.send(()).unwrap();
                 run_until(&|seen| seen.retired && !seen.gone.is_empty());
             })
@@ -364,7 +364,7 @@ fn each_core_has_a_socket_and_gets_what_names_it_or_is_forwarded_to_it() {
         wait();
         let peer = peer();
         for core in 0..CORES {
-            peer.send_to(&[core, 9], local).unwrap();
+            peer.send_to(&[9, 9, 9, core], local).unwrap();
         }
         wait();
         assert!(control.close(ListenerId(7)));

@@ -35,8 +35,8 @@ use crate::train::{Route, Train};
 /// Bytes that a connection takes in the tables of its endpoint.
 const TABLES: usize = 2 * (size_of::<Known>() + size_of::<Origin>() + 4 * size_of::<u32>());
 
-/// The byte of a datagram that names the endpoint that it is for, of several that share an address: the last one of the number of the queue pair in the base header (IBTA §9.2).
-pub const SLOT_BYTE: u16 = 7;
+/// Where a datagram has the number of the queue pair that it is for, of 24 bits, in bytes from its beginning (IBTA §9.2). Of endpoints that share an address, the last 8 bits name one.
+pub const NUMBER_OFFSET: u16 = 5;
 
 /// The endpoints at one address, each with a socket of its own. The number of each queue pair ends in the slot of its endpoint.
 pub trait Neighbours {
@@ -380,6 +380,13 @@ impl Endpoint {
                 Acceptor::Own | Acceptor::Nobody => Arrival::Nothing,
             },
             (None, _) if let Some(slot) = self.elsewhere(names.receiver) => Arrival::Elsewhere(slot),
+            // This side has given up meanwhile: the peer would repeat it for a minute.
+            (None, Content::Reply(_)) => {
+                let names = Names { sender: names.receiver, receiver: names.sender };
+                let content = Content::Reject(Rejected::Reply, Reason::NAME, PrivateData::NONE);
+                self.answer(from, Message { transaction, names, content });
+                Arrival::Nothing
+            }
             // The answer to a wish that was granted before was lost (IBTA §12.9.8.3).
             (None, Content::Disconnect(_)) => {
                 let names = Names { sender: names.receiver, receiver: names.sender };

@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use protocol::{Instant, SeededEntropy};
 use rig::{CONFIG, Host, far_address, near_address};
-use roce::Endpoint;
-use roce::endpoint::{Neighbours, SLOT_BYTE};
+use roce::{Connection, Endpoint};
+use roce::endpoint::{NUMBER_OFFSET, Neighbours};
 use verbs::ManagedQueuePair as _;
 
 struct Shared {
@@ -49,7 +49,7 @@ fn near(acceptors: u8) -> ([Host; 3], Rc<Cell<u8>>) {
 fn deliver(near: &mut [Host; 3], from: SocketAddr, datagrams: Vec<Vec<u8>>) -> usize {
     let mut forwarded = 0;
     for bytes in datagrams {
-        let mut slot = usize::from(bytes[usize::from(SLOT_BYTE)]);
+        let mut slot = usize::from(bytes[usize::from(NUMBER_OFFSET) + 2]);
         // Twice would be in circles.
         for _ in 0..2 {
             let Some(next) = near[slot].receive(Instant::ZERO, from, &bytes) else { break };
@@ -88,7 +88,7 @@ fn newcomers_are_spread_and_each_packet_finds_its_connection() {
     }
     assert!(run(&mut near, &mut far) > 0, "management names no slot");
     assert_eq!(near.each_ref().map(|host| host.connections.len()), [0, 3, 3]);
-    assert!(far.connections.values().all(|connection| connection.is_connected()));
+    assert!(far.connections.values().all(Connection::is_connected));
     for (slot, host) in (0..).zip(&near) {
         assert!(host.connections.keys().all(|id| id.0 % 256 == slot), "{:?}", host.connections.keys());
     }

@@ -7,15 +7,16 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use host::{Dialer, EndpointId, SlotByte};
+use host::{Dialer, EndpointId, SlotField};
 use protocol::Entropy;
-use roce::endpoint::SLOT_BYTE;
+use roce::endpoint::NUMBER_OFFSET;
+use roce::management::QUEUE_PAIR;
 
 use super::shared_socket::{Begin, SharedSocket};
 use super::socket_endpoint::{Seed, SocketEndpoint};
 
 /// What says which of the sockets at an address a datagram of RoCEv2 is for.
-pub const ROCE_SLOT: SlotByte = SlotByte(SLOT_BYTE);
+pub const ROCE_SLOT: SlotField = SlotField { offset: NUMBER_OFFSET, unnamed: QUEUE_PAIR };
 
 /// A socket of the calling core's.
 struct Known {
