@@ -141,8 +141,11 @@ TRIALS = {
         cut=(Peer("nvme-iwarp", "block"),),
     ),
     "peers_rxe": Trial(
-        discovered=(Peer("nvme-roce", "null", ROCE),),
+        discovered=(Peer("iser", "block", ROCE), Peer("nvme-roce", "null", ROCE)),
         suites=(
+            Peer("iser", "memory", ROCE, (*LIO, *COPIES)),
+            Peer("iser", "file", f"{ROCE}&{CHAP_OPTIONS}", (*LIO, *COPIES)),
+            Peer("iser", "block", ROCE, LIO),
             Peer("nvme-roce", "block", ROCE, COPIES),
             Peer("nvme-roce", "file", ROCE, COPIES),
             Peer("nvme-roce", "null", ROCE),
@@ -207,7 +210,7 @@ class Peers(Server):
         suites do ("isert_get_login_rx: isert_conn … interrupted before got login req"). Another one's login times out meanwhile."""
         for last in (False, False, False, True):
             try:
-                return self._discovered(Peer(peer.protocol, peer.volume))
+                return self._discovered(Peer(peer.protocol, peer.volume, ROCE if ROCE in peer.options else ""))
             except HarnessError:
                 if last:
                     raise

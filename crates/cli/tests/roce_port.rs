@@ -54,7 +54,8 @@ fn sleeps(process: Pid) -> Vec<u64> {
     let mut cores: Vec<(String, u64)> = tasks
         .filter_map(|task| {
             let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
-            let field = |name| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned());
+            let field =
+                |name| Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned());
             let core = field("Name:").filter(|name| name.starts_with("core "))?;
             Some((core, field("voluntary_ctxt_switches:")?.parse().unwrap()))
         })
@@ -70,8 +71,7 @@ fn volumes_with_several_queue_pairs_open_at_roces_port() {
     let server = serve(folder.path());
     assert_eq!(sockets([127, 0, 0, 2]), usize::from(CORES), "one for each core");
     let source = stamped(&folder.path().join("source"), SECTORS, 1);
-    for (url, over_tcp) in
-        [(nvme("disk"), server.nvme_url("disk")), (iser("disk"), server.iscsi_url("disk"))]
+    for (url, over_tcp) in [(nvme("disk"), server.nvme_url("disk")), (iser("disk"), server.iscsi_url("disk"))]
     {
         run(&["zero", &over_tcp, "--overwrite"]);
         let said =
@@ -173,7 +173,8 @@ fn a_client_that_ends_ends_its_queue_pairs() {
             until(|| (ends(&log()[before..]).len() == begun()).then_some(()));
             // It was told of each, and has missed none by a timer.
             let log = log();
-            let all_agreed = ends(&log[before..]).iter().all(|end| *end == "the connection ends as both sides agreed");
+            let all_agreed =
+                ends(&log[before..]).iter().all(|end| *end == "the connection ends as both sides agreed");
             assert!(all_agreed, "{arguments:?}: {}", &log[before..]);
         }
     }
@@ -191,6 +192,45 @@ fn a_server_that_stops_ends_its_queue_pairs() {
         disk.write_at(0, &[1; 4096]).unwrap();
         server.stop();
         let why = disk.write_at(0, &[2; 4096]).unwrap_err().to_string();
-        println!("{why}");
+        assert!(
+            why.ends_with("the connection to the controller was lost)") || why.ends_with("logged out)"),
+            "{why}"
+        );
     }
+}
+
+#[test]
+fn a_portal_comes_back_while_connections_of_before_leave() {
+    const DISK: &str = "[[volume]]\nname = \"disk\"\nurl = \"ram:8M\"\n";
+    const TCP: &str = "[[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:0\"\n\
+                       [[portal]]\nprotocol = \"iscsi\"\nlisten = \"127.0.0.1:0\"\n";
+    const ROCE: &str = "[[portal]]\nprotocol = \"nvme\"\ntransport = \"roce\"\nlisten = \"127.0.0.2:4420\"\n";
+    let _addresses = both_addresses();
+    let folder = tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    fs::write(&config, [TCP, ROCE, DISK].concat()).unwrap();
+    let server =
+        Server::start_configured(folder.path(), &["--config", config.to_str().unwrap(), "--cores", "2"]);
+    let log = || fs::read_to_string(folder.path().join("server.log")).unwrap();
+    let reload = |parts: &[&str], expected: &str| {
+        let before = log().len();
+        fs::write(&config, parts.concat()).unwrap();
+        kill_process(server.pid(), Signal::HUP).unwrap();
+        until(|| log()[before..].contains(expected).then_some(()));
+    };
+    let client = Client::start(&ClientConfig { cores: 2, ..ClientConfig::default() }).unwrap();
+    let disks = [(); 6].map(|()| open(&client, &nvme("disk")));
+    for round in 0..3_u8 {
+        for disk in &disks {
+            disk.write_at(0, &[round; 4096]).unwrap();
+        }
+        reload(&[TCP, DISK], "portals: 0 opened, 1 closed");
+        reload(&[TCP, ROCE, DISK], "portals: 1 opened, 0 closed");
+    }
+    for disk in &disks {
+        disk.write_at(0, &[9; 4096]).unwrap();
+    }
+    drop(disks);
+    drop(client);
+    server.stop();
 }

@@ -165,7 +165,12 @@ fn with_usual_portals(mut config: Config) -> Config {
     config
 }
 
-fn engine_config(config: &Config, log: &Arc<Log>, events: EngineEvents, roce: Arc<RoceCounters>) -> EngineConfig {
+fn engine_config(
+    config: &Config,
+    log: &Arc<Log>,
+    events: EngineEvents,
+    roce: Arc<RoceCounters>,
+) -> EngineConfig {
     let cores = usize::from(config.daemon.cores.unwrap_or(1).max(1));
     let memory = config.limits.memory.map_or(USUAL_MEMORY, |size| size.0);
     EngineConfig {

@@ -163,7 +163,8 @@ impl Member {
         let local = datagram_socket::local(socket.as_fd())?;
         let slot = Slot::new(socket);
         let mail = Arc::clone(&slot.mail);
-        let group = Arc::new(Group { local, slots: Mutex::new(vec![slot]), field, acceptors: Mutex::default() });
+        let group =
+            Arc::new(Group { local, slots: Mutex::new(vec![slot]), field, acceptors: Mutex::default() });
         groups.insert(local, Arc::clone(&group));
         Ok(Self { group, number: SocketSlot(0), mail })
     }
@@ -279,7 +280,7 @@ mod tests {
         let address = first.local();
         let (second, third) = (member(address), member(address));
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let send = || drop(peer.send_to(&[7, 0, 0, 1], address).unwrap());
+        let send = || assert_eq!(peer.send_to(&[7, 0, 0, 1], address).unwrap(), 4);
         send();
         assert_eq!(arrived(&first).len(), 1);
         drop(first);

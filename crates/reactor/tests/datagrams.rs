@@ -327,7 +327,8 @@ fn each_core_has_a_socket_and_gets_what_names_it_or_is_forwarded_to_it() {
     both(|driver| {
         const CORES: u8 = 3;
         let cluster = Cluster::new(u16::from(CORES), Config { driver, ..Config::default() }).unwrap();
-        let sockets = DatagramSockets::bind("127.0.0.1:0".parse().unwrap(), FOURTH, u16::from(CORES)).unwrap();
+        let sockets =
+            DatagramSockets::bind("127.0.0.1:0".parse().unwrap(), FOURTH, u16::from(CORES)).unwrap();
         let (local, control) = (sockets.local(), cluster.control());
         control.open_sockets(ListenerId(7), sockets).unwrap();
         let (tell, told) = std::sync::mpsc::channel();

@@ -114,8 +114,8 @@ fn count(syndrome: Syndrome, naks: &Counter, not_ready: &Counter) {
     match syndrome {
         Syndrome::Ack(_) => {}
         Syndrome::ReceiverNotReady(_) => not_ready.add(),
-        Syndrome::Nak(
-            Nak::Sequence | Nak::InvalidRequest | Nak::RemoteAccess | Nak::RemoteOperational,
-        ) => naks.add(),
+        Syndrome::Nak(Nak::Sequence | Nak::InvalidRequest | Nak::RemoteAccess | Nak::RemoteOperational) => {
+            naks.add()
+        }
     }
 }

@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use protocol::{Instant, SeededEntropy};
 use rig::{CONFIG, Host, far_address, near_address};
-use roce::{Connection, Endpoint};
 use roce::endpoint::{NUMBER_OFFSET, Neighbours};
+use roce::{Connection, Endpoint};
 use verbs::ManagedQueuePair as _;
 
 struct Shared {

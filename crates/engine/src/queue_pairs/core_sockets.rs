@@ -61,7 +61,8 @@ pub(crate) fn begin_at(
         return name;
     }
     let socket = Rc::new(SharedSocket::for_connection(connection));
-    let endpoint = Box::new(SocketEndpoint::unopened(Rc::clone(&socket), Seed { entropy, counters: Arc::default() }));
+    let endpoint =
+        Box::new(SocketEndpoint::unopened(Rc::clone(&socket), Seed { entropy, counters: Arc::default() }));
     let name = dialer.open_socket(address, ROCE_SLOT, endpoint);
     register(address, name, &socket);
     name

@@ -43,12 +43,7 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     /// Takes a socket in.
-    pub(crate) fn open(
-        &mut self,
-        opened: OpenSocket,
-        pool: &Pool,
-        seed: Seed,
-    ) -> Box<dyn DatagramEndpoint> {
+    pub(crate) fn open(&mut self, opened: OpenSocket, pool: &Pool, seed: Seed) -> Box<dyn DatagramEndpoint> {
         let OpenSocket { endpoint: name, local, .. } = opened;
         let socket = Rc::new(SharedSocket::for_portals(queue_pairs(opened, pool, seed)));
         register(local, name, &socket);
@@ -79,7 +74,8 @@ impl Sockets {
             return;
         }
         for name in ready.iter_mut().filter(|name| name.0 >= FIRST_OWNER) {
-            let place = self.places.iter().find(|place| place.socket.with(|socket| socket.wake(*name)) == Some(true));
+            let place =
+                self.places.iter().find(|place| place.socket.with(|socket| socket.wake(*name)) == Some(true));
             if let Some(place) = place {
                 *name = place.name;
             }

@@ -215,7 +215,8 @@ impl Requester {
         if sequence.is_before(self.oldest) {
             return Order::Again;
         }
-        let is_read = |entry: &&Entry| matches!(entry.progress, Progress::UnderWay { .. }) && entry.work.is_read();
+        let is_read =
+            |entry: &&Entry| matches!(entry.progress, Progress::UnderWay { .. }) && entry.work.is_read();
         let first = self.entries.iter().find(is_read).and_then(|entry| match entry.progress {
             Progress::UnderWay { first, .. } => Some(first),
             _ => None,
