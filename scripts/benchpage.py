@@ -28,6 +28,7 @@ time and repetitions, and `scripts/benchpage.py details` prints all that is curr
   within a pair ([the lab](howto/lab.md)).
 * Each end has one processor. Loads are random, on a null volume, over one connection of loopback, with io_uring and cubic, unless the row says otherwise. Linerate
   and the bare loop look for work for 50 µs before they sleep, and that counts as processor time.
+* NVMe is NVMe/TCP, and iSCSI is iSCSI over TCP, unless the row says otherwise: over RDMA they are NVMe/RDMA and iSER.
 * The *bare loop* (`crates/reactor/examples/bareloop`) sends requests and answers of the same sizes without a protocol.
 * A goal is *met* when the whole interval lies on its side, *missed* when the whole interval lies on the other side, and *undecided* in between. Without an interval the
   least and the most, in parentheses, take its place, or the median decides and the verdict says so.

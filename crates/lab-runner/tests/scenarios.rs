@@ -29,6 +29,9 @@ fn endpoints(scenario: &Scenario, arm: &Arm, point: &sweep::Point) -> Vec<Endpoi
         (_, Initiator::Local, _) => topology.volume.replace("{n}", "0").replace("{folder}", "/run/lab"),
         (_, _, Target::LinerateNvme) => "nvme+tcp://192.0.2.1/nqn.2026-11.org.linerate:lab/1".to_owned(),
         (_, _, Target::LinerateIser) => "iser://192.0.2.1/iqn.2026-11.org.linerate:lab/1".to_owned(),
+        (_, _, Target::LinerateIserRoce) => {
+            "iser://192.0.2.1/iqn.2026-11.org.linerate:lab/1?transport=roce".to_owned()
+        }
         (_, _, Target::LinerateNvmeRoce) => {
             "nvme+rdma://192.0.2.1/nqn.2026-11.org.linerate:lab/1?transport=roce".to_owned()
         }

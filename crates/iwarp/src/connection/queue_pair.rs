@@ -65,11 +65,13 @@ impl QueuePair for Connection {
             },
             WorkRequest::Invalidate { stag } => Work::Invalidate { stag, memory: None },
         };
+        // A message has to be sent before anything becomes of it.
+        let is_message = matches!(work, Work::Send { .. } | Work::Write { .. });
         self.sends.post(id, work);
-        if self.is_open() {
-            self.advance();
-        } else {
+        if !self.is_open() {
             self.flush();
+        } else if !is_message {
+            self.advance();
         }
         Ok(())
     }

@@ -32,14 +32,21 @@ fn header_length(control: Control, ulpdu: usize) -> Result<usize, Violation> {
 }
 
 impl Connection {
-    /// Takes FPDUs from the front of `bytes`, until a payload is next.
+    /// Takes FPDUs from the front of `bytes`, until a payload is next that has not come whole: the transport puts that into its place.
     pub(super) fn take_fpdus(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         while self.is_open()
             && let Some(receiver) = &mut self.receiver
         {
             let result = match receiver.advance(&mut rest) {
-                Fpdu::Incomplete | Fpdu::Payload => break,
+                Fpdu::Incomplete => break,
+                Fpdu::Payload if receiver.piece().is_some_and(|piece| piece <= rest.len()) => {
+                    if !self.place_staged(&mut rest) {
+                        break;
+                    }
+                    Ok(())
+                }
+                Fpdu::Payload => break,
                 Fpdu::Control => self.expect_header(),
                 Fpdu::Header => self.judge(),
                 Fpdu::Whole => self.deliver(),
@@ -161,6 +168,21 @@ impl Connection {
         };
         self.lent = true;
         buf.map(|buf| Placement { buf, start, len, token: 0 })
+    }
+
+    /// Puts the payload that is next, all of which is at the front of `bytes`, into its place. False where it has none.
+    ///
+    /// The transport would copy it just so, but go through the whole connection for each piece: a capsule of 64 bytes is not worth that.
+    fn place_staged(&mut self, bytes: &mut &[u8]) -> bool {
+        let Some(mut placement) = self.place() else { return false };
+        let Some((now, later)) = bytes.split_at_checked(placement.len) else { return false };
+        let end = placement.start.saturating_add(placement.len);
+        if let Some(room) = placement.buf.get_mut(placement.start..end) {
+            room.copy_from_slice(now);
+        }
+        *bytes = later;
+        self.placed(placement);
+        true
     }
 
     /// Takes the memory back.

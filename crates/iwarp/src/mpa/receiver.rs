@@ -246,6 +246,14 @@ impl Receiver {
         self.phase.payload(self.ulpdu());
     }
 
+    /// Bytes of the payload that is next, up to a marker, while nobody has memory for them.
+    pub(crate) fn piece(&self) -> Option<usize> {
+        match self.phase {
+            Phase::Payload { left } => Some(left.min(self.position.gap())),
+            _ => None,
+        }
+    }
+
     /// Gives the transport memory for the payload that is next: how many bytes of it.
     pub(crate) fn lend(&mut self) -> Option<usize> {
         self.phase.lend(self.position.gap())

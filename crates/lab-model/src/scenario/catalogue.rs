@@ -70,6 +70,7 @@ pub const FILES: &[File] = files![
     "linerate/spin.toml",
     "linerate/wire.toml",
     "linerate/digests.toml",
+    "linerate/rdma.toml",
     "linerate/tail.toml",
     "linerate/cores.toml",
     "linerate/nbd.toml",

@@ -192,6 +192,8 @@ pub enum Target {
     LinerateNvme,
     /// Linerate over iSER on software iWARP.
     LinerateIser,
+    /// Linerate over iSER on software RoCEv2.
+    LinerateIserRoce,
     /// Linerate over NVMe/RDMA on software iWARP.
     LinerateNvmeRdma,
     /// Linerate over NVMe/RDMA on software RoCEv2.
@@ -234,7 +236,7 @@ pub struct Topology {
     /// How long the target of Linerate's, or of the bare loop, looks for work before it sleeps, such as `50us`; as it does by default where it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_spin: Option<String>,
-    /// Whether Linerate's initiator asks its target for header and data digests.
+    /// Whether Linerate's initiator asks its target for header and data digests, or over software iWARP for CRCs.
     #[serde(skip_serializing_if = "is_off")]
     pub digests: bool,
     /// Where the process runs that speaks the protocol for the host.

@@ -95,6 +95,7 @@ pub(crate) const fn target(target: Target) -> &'static str {
         Target::LinerateIscsi => "Linerate over iSCSI",
         Target::LinerateNvme => "Linerate over NVMe/TCP",
         Target::LinerateIser => "Linerate over iSER on software iWARP",
+        Target::LinerateIserRoce => "Linerate over iSER on software RoCEv2",
         Target::LinerateNvmeRdma => "Linerate over NVMe/RDMA on software iWARP",
         Target::LinerateNvmeRoce => "Linerate over NVMe/RDMA on software RoCEv2",
         Target::Tgt => "tgt over iSCSI",

@@ -11,9 +11,6 @@ use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::CommandLine;
 
-/// The service that a RoCE portal is.
-const SERVICE: u16 = 4420;
-
 /// The protocol that is served, over TCP, or on software iWARP or RoCE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -22,10 +19,12 @@ pub(super) enum Protocol {
     Iser,
     NvmeRdma,
     NvmeRoce,
+    IserRoce,
 }
 
 impl Protocol {
-    const ALL: [Self; 5] = [Self::Iscsi, Self::Nvme, Self::Iser, Self::NvmeRdma, Self::NvmeRoce];
+    const ALL: [Self; 6] =
+        [Self::Iscsi, Self::Nvme, Self::Iser, Self::NvmeRdma, Self::NvmeRoce, Self::IserRoce];
 
     /// The protocol and its transport in a configuration.
     const fn words(self) -> (&'static str, &'static str) {
@@ -35,6 +34,16 @@ impl Protocol {
             Self::Iser => ("iscsi", "iwarp"),
             Self::NvmeRdma => ("nvme", "iwarp"),
             Self::NvmeRoce => ("nvme", "roce"),
+            Self::IserRoce => ("iscsi", "roce"),
+        }
+    }
+
+    /// The service that a RoCE portal is: its port is a name, which cannot be any free one.
+    const fn service(self) -> Option<u16> {
+        match self {
+            Self::NvmeRoce => Some(4420),
+            Self::IserRoce => Some(3260),
+            Self::Iscsi | Self::Nvme | Self::Iser | Self::NvmeRdma => None,
         }
     }
 
@@ -46,6 +55,7 @@ impl Protocol {
             Self::Iser => "iser",
             Self::NvmeRdma => "nvme-rdma",
             Self::NvmeRoce => "nvme-roce",
+            Self::IserRoce => "iser-roce",
         }
     }
 }
@@ -96,10 +106,11 @@ fn path(path: &Path) -> Result<&str> {
 /// under its name.
 fn configuration(spec: &ServeSpec<'_>) -> String {
     let mut text = String::new();
-    for (protocol, transport) in Protocol::ALL.map(Protocol::words) {
-        // RoCE's port is the name of a service; and a client on the same address has the usual port of UDP for itself.
-        let (port, udp_port) = if transport == "roce" { (SERVICE, "udp_port = 0\n") } else { (0, "") };
-        let listen = std::net::SocketAddr::new(spec.host.address, port);
+    for portal in Protocol::ALL {
+        let (protocol, transport) = portal.words();
+        // A client on the same address has RoCEv2's usual port of UDP for itself.
+        let udp_port = if portal.service().is_some() { "udp_port = 0\n" } else { "" };
+        let listen = std::net::SocketAddr::new(spec.host.address, portal.service().unwrap_or_default());
         let _infallible = writeln!(
             text,
             "[[portal]]\nprotocol = \"{protocol}\"\ntransport = \"{transport}\"\nlisten = \"{listen}\"\n{udp_port}"
@@ -131,7 +142,7 @@ fn portal(protocol: Protocol, text: &str) -> Option<Portal> {
         lines.find(|(word, _)| *word == wanted).map(|(_, address)| address.trim().to_owned())
     };
     let udp_port = match protocol {
-        Protocol::NvmeRoce => Some(find("udp")?.parse::<std::net::SocketAddr>().ok()?.port()),
+        Protocol::NvmeRoce | Protocol::IserRoce => Some(find("udp")?.parse::<std::net::SocketAddr>().ok()?.port()),
         _ => None,
     };
     Some(Portal { address: find(protocol.ready())?, udp_port })
@@ -143,6 +154,10 @@ fn endpoints(protocol: Protocol, portal: &Portal, spec: &ServeSpec<'_>, size: u6
         Protocol::Iscsi => format!("iscsi://{portal}/iqn.2026-11.org.linerate:t{target}/{lun}"),
         Protocol::Nvme => format!("nvme+tcp://{portal}/nqn.2026-11.org.linerate:t{target}/{}", lun + 1),
         Protocol::Iser => format!("iser://{portal}/iqn.2026-11.org.linerate:t{target}/{lun}"),
+        Protocol::IserRoce => format!(
+            "iser://{portal}/iqn.2026-11.org.linerate:t{target}/{lun}?transport=roce&udp_port={}",
+            udp_port.unwrap_or_default()
+        ),
         Protocol::NvmeRdma => {
             format!("nvme+rdma://{portal}/nqn.2026-11.org.linerate:t{target}/{}", lun + 1)
         }
@@ -155,11 +170,16 @@ fn endpoints(protocol: Protocol, portal: &Portal, spec: &ServeSpec<'_>, size: u6
     backing::numbers(spec.volumes).map(|place| Endpoint { url: url(place), size }).collect()
 }
 
-/// Asks for header and data digests wherever an endpoint is opened.
+/// Asks for header and data digests, or over software iWARP for CRCs, wherever an endpoint is opened.
 pub(super) fn with_digests(endpoint: &mut Endpoint) {
-    let value = if endpoint.url.starts_with("iscsi:") { "crc32c" } else { "1" };
+    let options = match endpoint.url.split(':').next() {
+        Some("iscsi") => "header_digest=crc32c&data_digest=crc32c",
+        Some("iser" | "nvme+rdma") => "crc=1",
+        _ => "header_digest=1&data_digest=1",
+    };
     let first = if endpoint.url.contains('?') { '&' } else { '?' };
-    let _infallible = write!(endpoint.url, "{first}header_digest={value}&data_digest={value}");
+    endpoint.url.push(first);
+    endpoint.url.push_str(options);
 }
 
 #[cfg(test)]
@@ -199,13 +219,16 @@ mod tests {
         assert_eq!(urls[1], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t0/2");
         assert_eq!(urls[2], "nvme+tcp://h:1/nqn.2026-11.org.linerate:t1/1");
         for protocol in [Protocol::Iser, Protocol::NvmeRdma] {
-            endpoints(protocol, &at, &spec, 0)[0].url.parse::<names::VolumeUrl>().unwrap();
+            let mut with_crc = endpoints(protocol, &at, &spec, 0).swap_remove(0);
+            with_digests(&mut with_crc);
+            assert!(with_crc.url.ends_with("?crc=1"), "{}", with_crc.url);
+            with_crc.url.parse::<names::VolumeUrl>().unwrap();
         }
-        let ready = "nvme-rdma 1.2.3.4:8\niser 1.2.3.4:7\niscsi 1.2.3.4:5\nnvme 1.2.3.4:6\nnvme-roce 1.2.3.4:9\nudp 1.2.3.4:77\n";
+        let ready = "nvme-rdma 1.2.3.4:8\niser 1.2.3.4:7\niscsi 1.2.3.4:5\nnvme 1.2.3.4:6\nnvme-roce 1.2.3.4:9\niser-roce 1.2.3.4:10\nudp 1.2.3.4:77\n";
         let found = Protocol::ALL.map(|protocol| portal(protocol, ready).unwrap());
         let addresses = found.iter().map(|portal| portal.address.as_str()).collect::<Vec<_>>();
-        assert_eq!(addresses, ["1.2.3.4:5", "1.2.3.4:6", "1.2.3.4:7", "1.2.3.4:8", "1.2.3.4:9"]);
-        assert_eq!(found.map(|portal| portal.udp_port), [None, None, None, None, Some(77)]);
+        assert_eq!(addresses, ["1.2.3.4:5", "1.2.3.4:6", "1.2.3.4:7", "1.2.3.4:8", "1.2.3.4:9", "1.2.3.4:10"]);
+        assert_eq!(found.map(|portal| portal.udp_port), [None, None, None, None, Some(77), Some(77)]);
         let roce =
             &endpoints(Protocol::NvmeRoce, &portal(Protocol::NvmeRoce, ready).unwrap(), &spec, 0)[1].url;
         assert!(roce.ends_with("t0/2?transport=roce&udp_port=77"), "{roce}");

@@ -30,7 +30,7 @@ use backing::{numbers, volume_size, volume_url};
 use lab_model::scenario::{Initiator, Target};
 use served::Handing;
 
-/// Makes whoever opens these endpoints of Linerate's ask for digests.
+/// Makes whoever opens these endpoints of Linerate's ask for digests, or over software iWARP for CRCs.
 pub fn protect(endpoints: &mut [Endpoint]) {
     endpoints.iter_mut().for_each(linerate::with_digests);
 }
@@ -41,6 +41,7 @@ pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Resul
         Target::LinerateIscsi => linerate::serve(linerate::Protocol::Iscsi, spec, ledger),
         Target::LinerateNvme => linerate::serve(linerate::Protocol::Nvme, spec, ledger),
         Target::LinerateIser => linerate::serve(linerate::Protocol::Iser, spec, ledger),
+        Target::LinerateIserRoce => linerate::serve(linerate::Protocol::IserRoce, spec, ledger),
         Target::LinerateNvmeRdma => linerate::serve(linerate::Protocol::NvmeRdma, spec, ledger),
         Target::LinerateNvmeRoce => linerate::serve(linerate::Protocol::NvmeRoce, spec, ledger),
         Target::Tgt => tgt::serve(spec, ledger),

@@ -156,10 +156,16 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
             Ok(topology) => {
                 messages.extend(volume(arm, &topology.volume));
                 let ours = is_ours(arm.target);
-                let has_digests = matches!(arm.target, Target::LinerateIscsi | Target::LinerateNvme);
+                let has_digests = matches!(
+                    arm.target,
+                    Target::LinerateIscsi
+                        | Target::LinerateNvme
+                        | Target::LinerateIser
+                        | Target::LinerateNvmeRdma
+                );
                 if topology.digests && !(has_digests && arm.initiator == Initiator::Linerate) {
                     messages.push(
-                        "`digests` are between Linerate's initiator and target over TCP, and it has another"
+                        "`digests` are between Linerate's initiator and target over TCP or software iWARP, and it has another"
                             .to_owned(),
                     );
                 }
@@ -187,6 +193,7 @@ const fn is_ours(target: Target) -> bool {
         Target::LinerateIscsi
             | Target::LinerateNvme
             | Target::LinerateIser
+            | Target::LinerateIserRoce
             | Target::LinerateNvmeRdma
             | Target::LinerateNvmeRoce
     )
