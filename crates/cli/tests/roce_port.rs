@@ -1,15 +1,16 @@
 //! RoCEv2's own port, 4791: several queue pairs and cores of a process share it, a second process hears that it is taken, and who ends says so.
 //!
 //! The server is at 127.0.0.2, and what connects to it comes from 127.0.0.1: an address is one process's at a time.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
 
 use std::fs;
+use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{Server, begin, ended, run, run_in_vain, stamped, told, until};
+use common::{Server, begin, ended, run, run_in_vain, stamped, succeeded, told, until};
 use linerate::{BlockingDisk, Client, ClientConfig};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
@@ -196,6 +197,30 @@ fn a_server_that_stops_ends_its_queue_pairs() {
             why.ends_with("the connection to the controller was lost)") || why.ends_with("logged out)"),
             "{why}"
         );
+    }
+}
+
+#[test]
+fn a_server_tells_what_packets_went_through() {
+    let _addresses = both_addresses();
+    let folder = tempdir().unwrap();
+    let state = folder.path().join("state").display().to_string();
+    let arguments =
+        [&["serve"], &DISKS[..], &PORTALS, &["--iscsi", "127.0.0.1:0", "--state", &state]].concat();
+    for damaged in [0, 3] {
+        let child = begin(&arguments);
+        until(|| (sockets([127, 0, 0, 2]) == 1).then_some(()));
+        // Opened sockets are read soon.
+        run(&["inspect", &nvme("disk")]);
+        for _ in 0..damaged {
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[7; 40], "127.0.0.2:4791").unwrap();
+        }
+        run(&["inspect", &nvme("disk")]);
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let said = succeeded(child.wait_with_output().unwrap());
+        let told = said.lines().find(|line| line.starts_with("RoCE counted "));
+        let expected = (damaged > 0).then_some("3 damaged packets");
+        assert_eq!(told.map(|line| line.rsplit(", ").next().unwrap()), expected, "{said}");
     }
 }
 

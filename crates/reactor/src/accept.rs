@@ -10,7 +10,7 @@ use protocol::Instant;
 
 use crate::connection::{Connection, Phase};
 use crate::core_local::slot_of;
-use crate::datagram_socket::DatagramSockets;
+use crate::datagram_sockets::DatagramSockets;
 use crate::driver::{Interest, SendRoom};
 use crate::event_loop::EventLoop;
 use crate::limits::ACCEPTS_PER_TURN;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use host::ListenerId;
 
-use crate::datagram_socket::DatagramSockets;
+use crate::datagram_sockets::DatagramSockets;
 use crate::listener::Listener;
 use crate::wakeup::Wakeup;
 

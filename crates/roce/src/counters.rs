@@ -3,7 +3,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::syndrome::{Nak, Syndrome};
+use crate::syndrome::Syndrome;
 
 /// Something that is counted, up from zero.
 #[derive(Debug, Default)]
@@ -114,8 +114,6 @@ fn count(syndrome: Syndrome, naks: &Counter, not_ready: &Counter) {
     match syndrome {
         Syndrome::Ack(_) => {}
         Syndrome::ReceiverNotReady(_) => not_ready.add(),
-        Syndrome::Nak(Nak::Sequence | Nak::InvalidRequest | Nak::RemoteAccess | Nak::RemoteOperational) => {
-            naks.add()
-        }
+        Syndrome::Nak(_) => naks.add(),
     }
 }
