@@ -36,6 +36,8 @@ CHAP_OPTIONS = (
 )
 DIGESTS = {"iscsi": "header_digest=crc32c&data_digest=crc32c", "nvme": "header_digest=1&data_digest=1"}
 
+ROCE = "transport=roce"
+
 LIO = ("compare=1",)
 """LIO compares and writes one block at most, and says so in its block limits page."""
 COPIES = ("torn",)
@@ -138,9 +140,19 @@ TRIALS = {
         # commands for ever, answers no login of any initiator any more, and the guest's `rmdir` of the target hangs.
         cut=(Peer("nvme-iwarp", "block"),),
     ),
-    # A volume takes a queue pair for administration and others for I/O. Linerate's client has a socket for each, and at RoCEv2's port, which the kernel's peer sends to,
-    # there can be one: discovery has one queue pair.
-    "peers_rxe": Trial(discovered=(Peer("nvme-roce", "null", "transport=roce"),)),
+    "peers_rxe": Trial(
+        discovered=(Peer("iser", "block", ROCE), Peer("nvme-roce", "null", ROCE)),
+        suites=(
+            Peer("iser", "memory", ROCE, (*LIO, *COPIES)),
+            Peer("iser", "file", f"{ROCE}&{CHAP_OPTIONS}", (*LIO, *COPIES)),
+            Peer("iser", "block", ROCE, LIO),
+            Peer("nvme-roce", "block", ROCE, COPIES),
+            Peer("nvme-roce", "file", ROCE, COPIES),
+            Peer("nvme-roce", "null", ROCE),
+        ),
+        restarted=(Peer("nvme-roce", "block", ROCE),),
+        cut=(Peer("nvme-roce", "block", ROCE),),
+    ),
 }
 """By the guest's script."""
 
@@ -198,7 +210,7 @@ class Peers(Server):
         suites do ("isert_get_login_rx: isert_conn … interrupted before got login req"). Another one's login times out meanwhile."""
         for last in (False, False, False, True):
             try:
-                return self._discovered(Peer(peer.protocol, peer.volume))
+                return self._discovered(Peer(peer.protocol, peer.volume, ROCE if ROCE in peer.options else ""))
             except HarnessError:
                 if last:
                     raise

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{self, Sender};
 
 use anyhow::{Context, Result, anyhow};
-use engine::{ControlObserver, EngineConfig, Message};
+use engine::{ControlObserver, EngineConfig, Message, RoceCounters};
 use host::{Event, Journal, Kind, Level};
 use names::{ISCSI_PORT, NVME_PORT, Portal};
 use reactor::Cluster;
@@ -68,10 +68,10 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
     let cluster = Cluster::new(config.daemon.cores.unwrap_or(1), reactor_config(config)?);
     let cluster = cluster.context("the event loops cannot be made")?;
     let turns = cluster.turns();
-    let departures = Arc::new(Departures::default());
+    let (departures, roce) = (Arc::new(Departures::default()), Arc::default());
     let events = EngineEvents { tell: tell.clone(), departures: Arc::clone(&departures) };
     let cores = Arc::new(Cores {
-        engine: Arc::new(engine_config(config, log, events)),
+        engine: Arc::new(engine_config(config, log, events, Arc::clone(&roce))),
         openings: Arc::new(Openings::default()),
         closing: AtomicUsize::new(0),
     });
@@ -109,7 +109,8 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
     let told = if config.daemon.turns { statistics::turns(&turns) } else { Vec::new() };
     let lost = loss::lines(controller.opened());
     let counted = statistics::lines(controller.opened());
-    for line in counted.into_iter().chain(controller.reloads_line()).chain(told).chain(lost) {
+    let packets = statistics::packets(&roce);
+    for line in counted.into_iter().chain(packets).chain(controller.reloads_line()).chain(told).chain(lost) {
         say(&line);
     }
     outcome
@@ -164,7 +165,12 @@ fn with_usual_portals(mut config: Config) -> Config {
     config
 }
 
-fn engine_config(config: &Config, log: &Arc<Log>, events: EngineEvents) -> EngineConfig {
+fn engine_config(
+    config: &Config,
+    log: &Arc<Log>,
+    events: EngineEvents,
+    roce: Arc<RoceCounters>,
+) -> EngineConfig {
     let cores = usize::from(config.daemon.cores.unwrap_or(1).max(1));
     let memory = config.limits.memory.map_or(USUAL_MEMORY, |size| size.0);
     EngineConfig {
@@ -172,6 +178,7 @@ fn engine_config(config: &Config, log: &Arc<Log>, events: EngineEvents) -> Engin
         entropy: randomness::source(),
         journal: Arc::clone(log) as Arc<dyn Journal>,
         observer: Arc::new(events) as Arc<dyn ControlObserver>,
+        roce,
     }
 }
 

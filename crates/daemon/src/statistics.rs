@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use engine::RoceCounters;
 use reactor::Turns;
 use volume::filter::{OperationSet, StatsSnapshot};
 
@@ -21,6 +22,11 @@ pub(crate) fn turns(cores: &[Arc<Turns>]) -> Vec<String> {
         format!("core {core}: longest turn {micros} us of processor time, {stalls} above 1 ms")
     };
     cores.iter().enumerate().map(line).collect()
+}
+
+/// A line of what packets of RoCEv2 went through, if anything but to come once and in order.
+pub(crate) fn packets(counted: &RoceCounters) -> Option<String> {
+    (!counted.is_empty()).then(|| format!("RoCE counted {counted}"))
 }
 
 /// The operations that have happened.

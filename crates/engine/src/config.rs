@@ -22,6 +22,8 @@ pub struct EngineConfig {
     pub journal: Arc<dyn Journal>,
     /// Who hears what becomes of catalogues and volumes.
     pub observer: Arc<dyn ControlObserver>,
+    /// What packets of RoCEv2 went through, on all cores.
+    pub roce: Arc<roce::Counters>,
 }
 
 impl fmt::Debug for EngineConfig {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use buf::{Account, Pool};
+use buf::Pool;
 use host::{
     Accepted, DatagramEndpoint, Endpoint, EndpointId, Event, Kind, OpenSocket, Refusal, Service, World,
 };
@@ -28,7 +28,7 @@ use crate::kind_core::KindCore;
 use crate::limits::NEWCOMERS;
 use crate::message::{Inbound, Member, Message};
 use crate::nvme_controller::{NvmeController, RdmaController, RoceController};
-use crate::queue_pairs::{self, Asked, Joining, RoceLink, Sockets};
+use crate::queue_pairs::{self, Asked, Joining, OwnerName, RoceLink, Seed, Sockets};
 use crate::volume_kind::VolumeKind;
 use crate::volume_watch::{self, VolumeNews, VolumeWatch};
 
@@ -282,22 +282,28 @@ impl Core {
 
     fn accept_queue_pair(&mut self, now: Instant, asked: Asked) -> Result<(), Refusal> {
         let Asked { local, socket, request, name } = asked;
-        let mut socket = socket.borrow_mut();
         let (peer, service) = (request.from(), request.port());
         let found = self.admit().and_then(|()| self.catalogue.service(local, service).ok_or(NOT_SERVED));
-        let listening = found.inspect_err(|_| socket.refuse(&request))?;
+        let listening = match found {
+            Ok(listening) => listening,
+            Err(refusal) => {
+                socket.with(|socket| socket.refuse(&request));
+                return Err(refusal);
+            }
+        };
         let queues = match &listening.role {
             ListenerRole::Iscsi(portal) => target_needs(portal.queue_depth),
             ListenerRole::Nvme(portal) => NvmeController::<RoceController>::needs(portal),
         };
         let incoming = Incoming { request, config: RoceLink::RESPONDER.responder(queues) };
-        let pair = socket.accept(now, incoming, Account::new(&self.volumes.hub.pool));
-        let pair = pair
-            .map_err(|_| Refusal("there is no memory for another queue pair, or its packets are too long"))?;
+        let pool = &self.volumes.hub.pool;
+        let pair = socket.with(|socket| socket.accept(now, incoming, pool).ok()).flatten();
+        let pair =
+            pair.ok_or(Refusal("there is no memory for another queue pair, or its packets are too long"))?;
         let (listener, local) = (listening.id, SocketAddr::new(local.ip(), service));
         let accepted = Accepted { listener, endpoint: name, local, peer };
         let (id, owner) = (pair.id(), self.owner(&listening.role, now, accepted, pair));
-        socket.insert(Joining { id, name, owner });
+        socket.with(|socket| socket.insert(Joining { id, name: OwnerName::Own(name), owner }));
         self.volumes.welcome(name);
         Ok(())
     }
@@ -417,7 +423,8 @@ impl Service for Core {
 
     fn open_socket(&mut self, _now: Instant, socket: OpenSocket) -> Option<Box<dyn DatagramEndpoint>> {
         let pool = &self.volumes.hub.pool;
-        Some(self.sockets.open(socket, pool, (self.config.entropy)()))
+        let seed = Seed { entropy: (self.config.entropy)(), counters: Arc::clone(&self.config.roce) };
+        Some(self.sockets.open(socket, pool, seed))
     }
 
     fn handle_socket_gone(&mut self, _now: Instant, socket: EndpointId) {

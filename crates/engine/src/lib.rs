@@ -47,4 +47,6 @@ pub use config::{EngineConfig, EntropySource};
 pub use kind::ServedId;
 pub use limits::ConnectionLimits;
 pub use message::{Answer, Cause, Fence, Member, Message, ReserveCall, ResetCall};
+pub use queue_pairs::ROCE_SLOT;
 pub use queues::Retired;
+pub use roce::Counters as RoceCounters;

@@ -1,6 +1,8 @@
 //! Datagrams: a [`DatagramEndpoint`] is what those of one socket are given to.
 
-use std::net::SocketAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use protocol::{Ended, Instant};
 
@@ -24,24 +26,56 @@ impl<'a> Datagrams<'a> {
     }
 }
 
-/// A socket for datagrams that is open.
+/// What of a datagram says which of the sockets at its address it is for: a number of 24 bits, the last 8 of which are the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotField {
+    /// Where the number begins, in bytes from the beginning of the datagram; at least 1.
+    pub offset: u16,
+    /// The number that names no slot: any socket that is used takes the datagram.
+    pub unnamed: u32,
+}
+
+/// Names one of the sockets at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketSlot(pub u8);
+
+/// The sockets of this process at one address, one for each core that needs it. A datagram comes to the socket that it names; one that names none, and some of those that the network's card has
+/// put together with others, come to any.
+pub trait SocketGroup: Send + Sync + fmt::Debug {
+    /// The socket that decides about a newcomer with this key, among those that were bound by order; `None` if there is no such socket any more, or none yet.
+    fn acceptor(&self, key: u32) -> Option<SocketSlot>;
+
+    /// Gives datagrams to another socket of the group, from any thread. They are lost, as on the way, if it is gone or has too many.
+    fn forward(&self, to: SocketSlot, datagrams: &Datagrams<'_>);
+}
+
+/// A socket's place among those at its address.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    /// Which it is.
+    pub slot: SocketSlot,
+    /// All of them.
+    pub group: Arc<dyn SocketGroup>,
+}
+
+/// A socket for datagrams that is open.
+#[derive(Debug, Clone)]
 pub struct OpenSocket {
     /// The name that its endpoint has.
     pub endpoint: EndpointId,
     /// The address that it is bound to, which is no wildcard.
     pub local: SocketAddr,
-    /// Bytes of a datagram that the way to its peer carries whole, headers included; of a socket that was opened for a peer.
-    pub path: Option<usize>,
+    /// Which of the sockets at that address it is.
+    pub membership: Membership,
 }
 
-/// The port that a socket for datagrams is bound to.
+/// What leads to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LocalPort {
-    /// A free one.
-    Any,
-    /// This one.
-    Given(u16),
+pub struct Path {
+    /// This side's address.
+    pub local: IpAddr,
+    /// Bytes of a datagram that is carried whole, headers included.
+    pub mtu: usize,
 }
 
 /// What one socket's datagrams are given to, driven by whoever moves them.
@@ -61,6 +95,8 @@ pub trait DatagramEndpoint {
     fn handle_timeout(&mut self, now: Instant);
     /// Nothing new is to begin: it is to finish with what there is.
     fn handle_retired(&mut self, now: Instant);
+    /// Whoever moves the datagrams is about to end: peers are to hear that, and then it is to finish soon.
+    fn handle_shutdown(&mut self, now: Instant);
     /// The socket could not be opened, or is gone.
     fn handle_ended(&mut self, now: Instant, how: Ended);
     /// Does what has come from inside since the last turn.

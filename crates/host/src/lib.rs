@@ -20,7 +20,9 @@ pub use block::{
     BlockDone, BlockFile, BlockInfo, BlockKind, BlockOperation, BlockQueue, BlockRequest, IoError, OpenMode,
     OpenOptions, Storage,
 };
-pub use datagram::{DatagramEndpoint, Datagrams, LocalPort, OpenSocket};
+pub use datagram::{
+    DatagramEndpoint, Datagrams, Membership, OpenSocket, Path, SlotField, SocketGroup, SocketSlot,
+};
 pub use endpoint_id::{EndpointId, ListenerId};
 pub use folder::Folder;
 pub use journal::{Event, Journal, Kind, Level, Recording, Silent};

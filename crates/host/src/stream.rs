@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 
-use crate::{DatagramEndpoint, EndpointId, ListenerId, LocalPort};
+use crate::{DatagramEndpoint, EndpointId, IoError, ListenerId, Path, SlotField};
 
 /// One end of a byte stream, driven by whoever moves the bytes. It is a
 /// [`Connection`](protocol::Connection) whose inputs and actions somebody has taken care of: the calls are those of that
@@ -79,12 +79,21 @@ pub trait Dialer: Send + Sync {
     /// `handle_connected` or `handle_ended`.
     fn dial(&self, peer: SocketAddr, endpoint: Box<dyn Endpoint>) -> EndpointId;
 
-    /// Opens a socket for datagrams to `peer` on the calling core, bound to the address from which a way leads there: `endpoint` is told
-    /// [`handle_opened`](DatagramEndpoint::handle_opened) or [`handle_ended`](DatagramEndpoint::handle_ended). A world without such sockets ends it at once.
+    /// What leads to `peer` now: nothing is sent.
+    ///
+    /// # Errors
+    /// Nothing leads there, or this is a world without sockets for datagrams.
+    fn path_to(&self, _peer: SocketAddr) -> Result<Path, IoError> {
+        Err(IoError(NO_SOCKETS))
+    }
+
+    /// Opens a socket for datagrams at `address` on the calling core, at a free port if that is 0: `endpoint` is told [`handle_opened`](DatagramEndpoint::handle_opened) or
+    /// [`handle_ended`](DatagramEndpoint::handle_ended). Sockets of this process may share an address: `slot` then says whose a datagram is. Another process may not have it. A world without
+    /// such sockets ends the endpoint at once.
     fn open_socket(
         &self,
-        _peer: SocketAddr,
-        _port: LocalPort,
+        _address: SocketAddr,
+        _slot: SlotField,
         mut endpoint: Box<dyn DatagramEndpoint>,
     ) -> EndpointId {
         endpoint.handle_ended(Instant::ZERO, Ended::Failed(NO_SOCKETS));

@@ -10,12 +10,14 @@ use protocol::Instant;
 
 use crate::connection::{Connection, Phase};
 use crate::core_local::slot_of;
+use crate::datagram_sockets::DatagramSockets;
 use crate::driver::{Interest, SendRoom};
 use crate::event_loop::EventLoop;
 use crate::limits::ACCEPTS_PER_TURN;
 use crate::listener::{self, Arrival, Listener};
 use crate::listener_control::ListenerOrder;
 use crate::listeners::{ListenerPoll, ListenerSocket};
+use crate::shared::SocketOrder;
 
 impl<S: Service> EventLoop<S> {
     /// A poll has ended in a slot that is no connection's.
@@ -43,14 +45,21 @@ impl<S: Service> EventLoop<S> {
         for order in self.shared.listener_orders.take() {
             match order {
                 ListenerOrder::Open(id, listener) => self.open_listener(id, listener, now),
-                ListenerOrder::OpenSocket(id, socket) => self.open_socket(id, socket, now),
+                ListenerOrder::OpenSockets(id, sockets) => self.spread_sockets(id, sockets),
                 ListenerOrder::Close(id) => {
-                    self.sockets.retire(id, now);
+                    self.shared.inboxes.iter().for_each(|inbox| inbox.order(SocketOrder::Retire(id)));
                     if let Some(slot) = self.acceptor.listeners.close(id, self.core.driver.as_mut()) {
                         self.local.slots.borrow_mut().give_back(slot);
                     }
                 }
             }
+        }
+    }
+
+    /// Gives each core one of the sockets.
+    fn spread_sockets(&mut self, id: ListenerId, sockets: DatagramSockets) {
+        for (inbox, member) in self.shared.inboxes.iter().zip(sockets.into_members()) {
+            inbox.order(SocketOrder::Open(id, member));
         }
     }
 

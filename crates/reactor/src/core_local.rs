@@ -11,11 +11,12 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-use host::{DatagramEndpoint, Dialer, Endpoint, EndpointId, LocalPort};
+use host::{DatagramEndpoint, Dialer, Endpoint, EndpointId, IoError, Path, SlotField};
 use protocol::Ended;
 
 use crate::clock;
 use crate::convert::{index, position};
+use crate::datagram_socket;
 use crate::sys::FileOp;
 use crate::threads;
 use crate::wakeup::Wakeup;
@@ -69,8 +70,8 @@ pub(crate) struct Dial {
 /// A socket that the loop is to open.
 pub(crate) struct DialSocket {
     pub(crate) id: EndpointId,
-    pub(crate) peer: SocketAddr,
-    pub(crate) port: LocalPort,
+    pub(crate) address: SocketAddr,
+    pub(crate) slot: SlotField,
     pub(crate) endpoint: Box<dyn DatagramEndpoint>,
 }
 
@@ -179,10 +180,14 @@ impl Dialer for CoreDialer {
         id
     }
 
+    fn path_to(&self, peer: SocketAddr) -> Result<Path, IoError> {
+        datagram_socket::path_to(peer).map_err(|error| IoError(error.raw_os_error().unwrap_or(libc::EIO)))
+    }
+
     fn open_socket(
         &self,
-        peer: SocketAddr,
-        port: LocalPort,
+        address: SocketAddr,
+        slot: SlotField,
         mut endpoint: Box<dyn DatagramEndpoint>,
     ) -> EndpointId {
         let Some(local) = current() else {
@@ -190,7 +195,7 @@ impl Dialer for CoreDialer {
             return EndpointId(u64::MAX);
         };
         let id = local.slots.borrow_mut().take();
-        local.sockets.borrow_mut().push(DialSocket { id, peer, port, endpoint });
+        local.sockets.borrow_mut().push(DialSocket { id, address, slot, endpoint });
         id
     }
 

@@ -4,49 +4,44 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use host::LocalPort;
-use socket2::{Domain, Protocol, Socket, Type};
+use host::Path;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::limits::DATAGRAM_BUFFER;
-use crate::listener::while_taken;
 use crate::sys::{number, set_number};
 
-/// A bound socket for datagrams.
-#[derive(Debug)]
-pub struct DatagramSocket {
-    socket: Socket,
-    local: SocketAddr,
+/// Whether a socket is the first one at its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// It is, and no other process may have one there; others of this one's may join it.
+    Begins,
+    /// It joins others of this process's.
+    Joins,
 }
 
-impl DatagramSocket {
-    /// Binds one; port 0 takes a free one, which [`DatagramSocket::local`] returns. Waits up to two seconds for an address that is in use: by a process
-    /// that was just killed, or by a socket of this one's that is about to close.
-    ///
-    /// # Errors
-    /// The system refuses the address, or it is a wildcard.
-    pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        while_taken(io::ErrorKind::AddrInUse, || Self::bind_once(address))
+/// Binds a socket.
+pub(crate) fn bind(address: SocketAddr, sharing: Sharing) -> io::Result<OwnedFd> {
+    if address.ip().is_unspecified() {
+        return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "a wildcard is not one address"));
     }
+    let socket = new_socket(address)?;
+    prepare(socket.as_fd(), address.ip())?;
+    let share = || set_number(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1);
+    if sharing == Sharing::Joins {
+        share()?;
+    }
+    socket.bind(&address.into())?;
+    if sharing == Sharing::Begins {
+        // Only now: it would have joined another process's.
+        share()?;
+    }
+    Ok(socket.into())
+}
 
-    fn bind_once(address: SocketAddr) -> io::Result<Self> {
-        if address.ip().is_unspecified() {
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "a wildcard is not one address"));
-        }
-        let socket = new_socket(address)?;
-        prepare(socket.as_fd(), address.ip())?;
-        socket.bind(&address.into())?;
-        let local = socket.local_addr()?.as_socket().unwrap_or(address);
-        Ok(Self { socket, local })
-    }
-
-    /// The address that it is bound to.
-    pub fn local(&self) -> SocketAddr {
-        self.local
-    }
-
-    pub(crate) fn into_descriptor(self) -> OwnedFd {
-        self.socket.into()
-    }
+/// The address that a socket is bound to.
+pub(crate) fn local(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let local = SockRef::from(&socket).local_addr()?.as_socket();
+    local.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))
 }
 
 fn new_socket(address: SocketAddr) -> io::Result<Socket> {
@@ -72,29 +67,16 @@ fn prepare(socket: BorrowedFd<'_>, address: IpAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// A socket for one peer's datagrams.
-#[derive(Debug)]
-pub(crate) struct Outward {
-    pub(crate) socket: DatagramSocket,
-    /// Bytes of a datagram that the way carries whole.
-    pub(crate) path: usize,
-}
-
-/// Binds a socket to the address from which a way leads to `peer`.
-pub(crate) fn open(peer: SocketAddr, port: LocalPort) -> io::Result<Outward> {
-    // A socket that is connected knows the way, and nothing is sent.
+/// What leads to `peer`.
+pub(crate) fn path_to(peer: SocketAddr) -> io::Result<Path> {
+    // A socket that is connected knows the path, and nothing is sent.
     let probe = new_socket(peer)?;
     probe.connect(&peer.into())?;
-    let here = probe.local_addr()?.as_socket().map(|local| local.ip());
-    let here = here.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+    let here = local(probe.as_fd())?.ip();
     let (level, option) = match here {
         IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
     };
-    let path = usize::try_from(number(probe.as_fd(), level, option)?).unwrap_or_default();
-    let port = match port {
-        LocalPort::Any => 0,
-        LocalPort::Given(port) => port,
-    };
-    Ok(Outward { socket: DatagramSocket::bind_once(SocketAddr::new(here, port))?, path })
+    let mtu = usize::try_from(number(probe.as_fd(), level, option)?).unwrap_or_default();
+    Ok(Path { local: here, mtu })
 }

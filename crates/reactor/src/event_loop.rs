@@ -7,18 +7,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use host::{CoreIndex, EndpointId, ListenerId, OpenSocket, Service};
+use host::{CoreIndex, EndpointId, ListenerId, Service};
 use protocol::{Ended, Instant};
 
 use crate::acceptor::Acceptor;
 use crate::connection::{Connection, Phase};
 use crate::core_io::CoreIo;
 use crate::core_local::{self, CoreLocal, Dial, DialSocket, Guard, slot_of};
-use crate::datagram_socket::{self, DatagramSocket};
 use crate::driver::{self, Event, Interest, SendRoom, Wait};
 use crate::limits;
 use crate::listener::{self, Arrival};
-use crate::shared::{ACCEPTING_CORE, Shared};
+use crate::shared::{ACCEPTING_CORE, Shared, SocketOrder};
+use crate::socket_group::Member;
 use crate::sockets::{Bound, Sockets};
 use crate::spin::Spin;
 use crate::streams::{GoneConnection, Streams};
@@ -197,6 +197,7 @@ impl<S: Service> EventLoop<S> {
         if self.index == ACCEPTING_CORE && self.shared.listener_orders.is_pending() {
             self.take_listener_orders(now);
         }
+        self.take_socket_orders(now);
         self.local.take_turn_requests();
         let mut messages = std::mem::take(&mut self.messages);
         for message in messages.drain(..) {
@@ -288,16 +289,25 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
+    /// Does what the accepting core has ordered.
+    fn take_socket_orders(&mut self, now: Instant) {
+        let Some(inbox) = self.shared.inboxes.get(usize::from(self.index)) else { return };
+        for order in inbox.take_socket_orders() {
+            match order {
+                SocketOrder::Open(listener, member) => self.open_socket(listener, member, now),
+                SocketOrder::Retire(listener) => self.sockets.retire(listener, now),
+            }
+        }
+    }
+
     /// Opens a socket that an endpoint has asked for.
     fn dial_socket(&mut self, dial: DialSocket, now: Instant) {
-        let DialSocket { id, peer, port, mut endpoint } = dial;
-        let opened = datagram_socket::open(peer, port).map(|outward| {
-            let opened = OpenSocket { endpoint: id, local: outward.socket.local(), path: Some(outward.path) };
-            endpoint.handle_opened(now, opened);
-            Bound { id, listener: None, socket: outward.socket }
-        });
-        let is_open = match opened {
-            Ok(bound) => self.sockets.insert(&mut self.core, bound, endpoint).is_ok(),
+        let DialSocket { id, address, slot, mut endpoint } = dial;
+        let is_open = match Member::bind(address, slot) {
+            Ok(member) => {
+                let bound = Bound { id, listener: None, member };
+                self.sockets.insert(&mut self.core, bound, endpoint).is_ok()
+            }
             Err(error) => {
                 endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
                 false
@@ -309,13 +319,12 @@ impl<S: Service> EventLoop<S> {
     }
 
     /// Offers a socket that was bound by order to the service, which may have no use for it.
-    pub(crate) fn open_socket(&mut self, listener: ListenerId, socket: DatagramSocket, now: Instant) {
+    fn open_socket(&mut self, listener: ListenerId, member: Member, now: Instant) {
         let id = self.local.slots.borrow_mut().take();
-        let opened = OpenSocket { endpoint: id, local: socket.local(), path: None };
-        let endpoint = self.service.open_socket(now, opened).filter(|_| self.ending.is_none());
-        let is_open = endpoint.is_some_and(|mut endpoint| {
-            endpoint.handle_opened(now, opened);
-            let bound = Bound { id, listener: Some(listener), socket };
+        let bound = Bound { id, listener: Some(listener), member };
+        let endpoint = self.service.open_socket(now, bound.opened()).filter(|_| self.ending.is_none());
+        let is_open = endpoint.is_some_and(|endpoint| {
+            bound.member.begin_accepting();
             self.sockets.insert(&mut self.core, bound, endpoint).is_ok()
         });
         if !is_open {
@@ -359,7 +368,7 @@ impl<S: Service> EventLoop<S> {
         }
         self.ending = Some(now + limits::SHUTDOWN);
         self.streams.end_all(&mut self.core);
-        self.sockets.end_all(&mut self.core);
+        self.sockets.shut_down(now);
         self.core.again = true;
     }
 
@@ -367,6 +376,7 @@ impl<S: Service> EventLoop<S> {
         if self.service.is_finished() {
             self.begin_ending(now);
         }
+        self.sockets.end_if_due(&mut self.core);
         self.ending
             .is_some_and(|deadline| now >= deadline || self.streams.is_empty() && self.sockets.is_empty())
     }
@@ -382,6 +392,7 @@ impl<S: Service> EventLoop<S> {
             self.service.poll_timeout(),
             self.streams.poll_timeout(),
             retry_at,
+            self.sockets.poll_timeout(),
             self.ending,
         ];
         deadlines

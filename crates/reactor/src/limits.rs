@@ -65,6 +65,9 @@ pub(crate) const RECEIVES_AT_ONCE: usize = 16;
 /// Bytes of a socket's buffers for datagrams, each way: what is sent meanwhile to a core that is busy for a millisecond at 25 Gbit/s. The kernel counts its own structures too, up to as much
 /// again; without the privilege to force it, the system's limit holds.
 pub(crate) const DATAGRAM_BUFFER: i32 = 4 << 20;
+/// Calls' worth of datagrams that wait for the event loop to which another one has forwarded them: what a card has put together of several peers, and messages of management. More are lost,
+/// as on the way.
+pub(crate) const FORWARDED: usize = 256;
 /// How long a send waits that found no room in its socket: what the buffer holds goes out within a few of them.
 pub(crate) const SEND_RETRY: Duration = Duration::from_micros(500);
 /// Streams that one look at a listener accepts, of which a turn has two at most, so that connections are served in between.
@@ -78,6 +81,8 @@ pub(crate) const LINGER: Duration = Duration::from_secs(1);
 pub(crate) const LAST_SENDS: Duration = Duration::from_secs(5);
 /// How long a connection attempt may take at most; an endpoint may give it less.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
+/// How long endpoints of sockets for datagrams may take to say that the loop ends, and to hear the answers: a word that was lost is said again after a second.
+pub(crate) const LAST_DATAGRAMS: Duration = Duration::from_millis(1500);
 /// How long endpoints may take to become idle when the loop ends.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(5);
 /// Times that the service is asked again within one turn before the sockets get a look in.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use host::ListenerId;
 
-use crate::datagram_socket::DatagramSocket;
+use crate::datagram_sockets::DatagramSockets;
 use crate::listener::Listener;
 use crate::wakeup::Wakeup;
 
@@ -19,8 +19,8 @@ use crate::wakeup::Wakeup;
 pub(crate) enum ListenerOrder {
     /// Accept from this socket, in this name.
     Open(ListenerId, Listener),
-    /// Receive datagrams at this socket, in this name.
-    OpenSocket(ListenerId, DatagramSocket),
+    /// Receive datagrams at these sockets, in this name, at one on each core.
+    OpenSockets(ListenerId, DatagramSockets),
     /// Stop accepting, and close the socket.
     Close(ListenerId),
 }
@@ -110,11 +110,11 @@ impl ListenerControl {
         Ok(())
     }
 
-    /// Starts to receive datagrams at `socket`, which the service of the accepting core gets to see ([`host::Service::open_socket`]).
+    /// Starts to receive datagrams at `sockets`, of which the service of each core gets to see one ([`host::Service::open_socket`]).
     ///
     /// # Errors
-    /// A listener is open under this id. The socket is closed.
-    pub fn open_socket(&self, id: ListenerId, socket: DatagramSocket) -> Result<(), ListenerIdInUse> {
+    /// A listener is open under this id. The sockets are closed.
+    pub fn open_sockets(&self, id: ListenerId, sockets: DatagramSockets) -> Result<(), ListenerIdInUse> {
         let mut book = self.0.book();
         if book.is_stopped {
             return Ok(());
@@ -122,12 +122,12 @@ impl ListenerControl {
         if !book.open.insert(id) {
             return Err(ListenerIdInUse(id));
         }
-        self.0.push(book, ListenerOrder::OpenSocket(id, socket));
+        self.0.push(book, ListenerOrder::OpenSockets(id, sockets));
         Ok(())
     }
 
     /// Stops accepting from a listener, and closes it: soon its address is free, and streams that were not accepted yet are reset. Accepted
-    /// streams live on. A socket for datagrams closes once its endpoint has finished. False if no listener is open under this id.
+    /// streams live on. Sockets for datagrams close once their endpoints have finished. False if no listener is open under this id.
     pub fn close(&self, id: ListenerId) -> bool {
         let mut book = self.0.book();
         let was_open = book.open.remove(&id);

@@ -4,18 +4,29 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use host::{CoreIndex, Postbox};
+use host::{CoreIndex, ListenerId, Postbox};
 
 use crate::config::Config;
 use crate::listener::Arrival;
 use crate::listener_control::ListenerOrders;
+use crate::socket_group::Member;
 use crate::turns::Turns;
 use crate::wakeup::Wakeup;
+
+/// What a core is to do with its sockets for datagrams.
+#[derive(Debug)]
+pub(crate) enum SocketOrder {
+    /// Receive at this one, in this name.
+    Open(ListenerId, Member),
+    /// Let the one of this name finish.
+    Retire(ListenerId),
+}
 
 /// What one core receives from the others.
 pub(crate) struct Inbox<M> {
     messages: Mutex<Vec<M>>,
     streams: Mutex<Vec<Arrival>>,
+    sockets: Mutex<Vec<SocketOrder>>,
     pub(crate) wakeup: Arc<Wakeup>,
     /// Accepted streams that the core has, or is about to have.
     pub(crate) load: AtomicUsize,
@@ -32,6 +43,7 @@ impl<M> Inbox<M> {
         Ok(Self {
             messages: Mutex::default(),
             streams: Mutex::default(),
+            sockets: Mutex::default(),
             wakeup: Arc::new(Wakeup::new()?),
             load: AtomicUsize::new(0),
             turns: Arc::default(),
@@ -43,6 +55,21 @@ impl<M> Inbox<M> {
     pub(crate) fn collect(&self, messages: &mut Vec<M>, streams: &mut Vec<Arrival>) {
         messages.append(&mut lock(&self.messages));
         streams.append(&mut lock(&self.streams));
+    }
+
+    /// Takes what the core is to do with its sockets, in order.
+    pub(crate) fn take_socket_orders(&self) -> Vec<SocketOrder> {
+        std::mem::take(&mut lock(&self.sockets))
+    }
+
+    /// Has the core do something with a socket; a core that has stopped closes what it is given.
+    pub(crate) fn order(&self, order: SocketOrder) {
+        let mut sockets = lock(&self.sockets);
+        if !self.is_stopped() {
+            sockets.push(order);
+            drop(sockets);
+            self.wakeup.notify();
+        }
     }
 
     /// Takes a stream that another core has accepted.
@@ -60,6 +87,7 @@ impl<M> Inbox<M> {
         // Dropping a message may post another: without the lock.
         drop(dropped);
         lock(&self.streams).clear();
+        lock(&self.sockets).clear();
     }
 
     pub(crate) fn is_stopped(&self) -> bool {

@@ -8,14 +8,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use host::{DatagramEndpoint, Datagrams, EndpointId, ListenerId};
+use host::{DatagramEndpoint, Datagrams, Dialer, EndpointId, ListenerId, OpenSocket};
 use protocol::{Ended, Instant};
 
 use crate::core_io::CoreIo;
-use crate::core_local::slot_of;
-use crate::datagram_socket::DatagramSocket;
+use crate::core_local::{CoreDialer, slot_of};
 use crate::driver::{Interest, SendRoom};
-use crate::limits::{DATAGRAM_AREA, RECEIVES_AT_ONCE, SEND_RETRY};
+use crate::limits::{DATAGRAM_AREA, LAST_DATAGRAMS, RECEIVES_AT_ONCE, SEND_RETRY};
+use crate::socket_group::Member;
 use crate::sys::{receive_now, send_now};
 
 /// Whether a socket is used.
@@ -32,7 +32,15 @@ pub(crate) struct Bound {
     pub(crate) id: EndpointId,
     /// Whose it is, if it was bound by order.
     pub(crate) listener: Option<ListenerId>,
-    pub(crate) socket: DatagramSocket,
+    pub(crate) member: Member,
+}
+
+impl Bound {
+    /// What its endpoint is told.
+    pub(crate) fn opened(&self) -> OpenSocket {
+        let Self { id, member, .. } = self;
+        OpenSocket { endpoint: *id, local: member.local(), membership: member.membership() }
+    }
 }
 
 /// The driver does not take a socket, whose endpoint has been told.
@@ -45,6 +53,8 @@ struct Socket {
     /// Whose it is, if it was bound by order.
     listener: Option<ListenerId>,
     descriptor: Rc<OwnedFd>,
+    /// Its place among those at its address, which it leaves when the descriptor is closed.
+    member: Member,
     endpoint: Box<dyn DatagramEndpoint>,
     polling: bool,
     touched: bool,
@@ -106,6 +116,8 @@ pub(crate) struct Sockets {
     expecting: usize,
     /// Those that are over, until the loop has heard of it.
     gone: Vec<EndpointId>,
+    /// When they close although their endpoints have not finished; none before the loop is to end.
+    close_at: Option<Instant>,
     /// Where one call receives.
     area: Vec<u8>,
 }
@@ -128,15 +140,25 @@ impl Sockets {
         bound: Bound,
         mut endpoint: Box<dyn DatagramEndpoint>,
     ) -> Result<(), NotAttached> {
-        let Bound { id, listener, socket } = bound;
-        let (slot, descriptor) = (slot_of(id), Rc::new(socket.into_descriptor()));
-        if let Err(error) = core.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown) {
-            endpoint.handle_ended(core.now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
-            return Err(NotAttached);
-        }
+        let slot = slot_of(bound.id);
+        endpoint.handle_opened(core.now, bound.opened());
+        let Bound { id, listener, member } = bound;
+        let attached = member.descriptor().map(Rc::new).and_then(|descriptor| {
+            core.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown)?;
+            Ok(descriptor)
+        });
+        let descriptor = match attached {
+            Ok(descriptor) => descriptor,
+            Err(error) => {
+                endpoint.handle_ended(core.now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
+                return Err(NotAttached);
+            }
+        };
+        member.set_reader(CoreDialer.waker(id));
         let socket = Socket {
             id,
             listener,
+            member,
             descriptor,
             endpoint,
             polling: false,
@@ -156,13 +178,38 @@ impl Sockets {
         let meant = self.by_slot.iter_mut().find(|(_, socket)| socket.listener == Some(listener));
         if let Some((slot, socket)) = meant {
             let slot = *slot;
+            socket.member.stop_accepting();
             socket.endpoint.handle_retired(now);
             self.touch(slot);
         }
     }
 
+    /// The loop ends: endpoints say so to their peers, and have a moment to hear answers.
+    pub(crate) fn shut_down(&mut self, now: Instant) {
+        self.close_at = Some(now + LAST_DATAGRAMS);
+        let slots: Vec<u32> = self.by_slot.keys().copied().collect();
+        for slot in slots {
+            if let Some(socket) = self.by_slot.get_mut(&slot) {
+                socket.endpoint.handle_shutdown(now);
+            }
+            self.touch(slot);
+        }
+    }
+
+    /// When [`Sockets::end_if_due`] is to be called.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.close_at
+    }
+
+    /// That moment is over: all sockets close now.
+    pub(crate) fn end_if_due(&mut self, core: &mut CoreIo) {
+        if self.close_at.take_if(|close_at| *close_at <= core.now).is_some() {
+            self.end_all(core);
+        }
+    }
+
     /// All sockets close now.
-    pub(crate) fn end_all(&mut self, core: &mut CoreIo) {
+    fn end_all(&mut self, core: &mut CoreIo) {
         let slots: Vec<u32> = self.by_slot.keys().copied().collect();
         for slot in slots {
             if let Some(socket) = self.by_slot.get_mut(&slot) {
@@ -265,9 +312,12 @@ impl Sockets {
         }
     }
 
+    /// Gives the endpoint what other event loops have forwarded, and a turn.
     fn take_turn(&mut self, slot: u32, now: Instant) {
         if let Some(socket) = self.by_slot.get_mut(&slot).filter(|socket| socket.phase == Phase::Open) {
-            socket.endpoint.turn(now);
+            let Socket { member, endpoint, .. } = socket;
+            member.take_forwarded(|datagrams| endpoint.handle_datagrams(now, datagrams));
+            endpoint.turn(now);
         }
     }
 

@@ -9,12 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use host::{
-    Accepted, DatagramEndpoint, Datagrams, Dialer, Endpoint, EndpointId, ListenerId, LocalPort, OpenSocket,
-    Refusal, Service,
+    Accepted, DatagramEndpoint, Datagrams, Dialer, Endpoint, EndpointId, ListenerId, OpenSocket, Refusal,
+    Service, SlotField, SocketSlot,
 };
 use protocol::{Ended, Instant};
 use reactor::driver::Wait;
-use reactor::{Cluster, Config, DatagramSocket, Driver, ListenerControl, Running};
+use reactor::{Cluster, Config, DatagramSockets, Driver, ListenerControl, Running};
+
+/// The fourth byte names the socket.
+const FOURTH: SlotField = SlotField { offset: 1, unnamed: 1 };
 
 /// What one send carries.
 #[derive(Debug, Clone)]
@@ -38,7 +41,23 @@ struct Seen {
     late: Vec<Duration>,
     turns: usize,
     retired: bool,
+    shuts_down: bool,
+    /// The service has done what it was meant to do.
+    is_over: bool,
     gone: Vec<EndpointId>,
+}
+
+impl Seen {
+    /// Says a last word to whoever has said something, and waits for another one.
+    fn last_words(&mut self) {
+        self.shuts_down = true;
+        let peer = self.arrived.last().map(|(peer, _)| *peer);
+        self.trains.extend(peer.map(|peer| Train { peer, bytes: b"bye".to_vec(), segment: 3 }));
+    }
+
+    fn opened(&self) -> OpenSocket {
+        self.opened.clone().unwrap()
+    }
 }
 
 type Shared = Rc<RefCell<Seen>>;
@@ -66,6 +85,9 @@ impl DatagramEndpoint for Recorder {
     fn handle_retired(&mut self, _: Instant) {
         self.0.borrow_mut().retired = true;
     }
+    fn handle_shutdown(&mut self, _: Instant) {
+        self.0.borrow_mut().last_words();
+    }
     fn handle_ended(&mut self, _: Instant, how: Ended) {
         self.0.borrow_mut().ended = Some(how);
     }
@@ -83,7 +105,8 @@ impl DatagramEndpoint for Recorder {
         self.0.borrow().deadline
     }
     fn is_finished(&self) -> bool {
-        self.0.borrow().retired
+        let seen = self.0.borrow();
+        seen.retired || seen.shuts_down && seen.arrived.last().is_some_and(|(_, last)| last == b"bye")
     }
     fn expects_work(&self) -> bool {
         false
@@ -110,7 +133,7 @@ impl Service for Sockets {
         None
     }
     fn is_finished(&self) -> bool {
-        false
+        self.0.borrow().is_over
     }
 }
 
@@ -142,11 +165,11 @@ impl Bench {
 
     /// A socket that the service has, and where it is.
     fn open(&mut self) -> SocketAddr {
-        let socket = DatagramSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let local = socket.local();
-        self.control.open_socket(ListenerId(7), socket).unwrap();
+        let sockets = DatagramSockets::bind("127.0.0.1:0".parse().unwrap(), FOURTH, 1).unwrap();
+        let local = sockets.local();
+        self.control.open_sockets(ListenerId(7), sockets).unwrap();
         self.run_until(|seen| seen.opened.is_some());
-        assert_eq!(self.seen.borrow().opened.unwrap().local, local);
+        assert_eq!(self.seen.borrow().opened().local, local);
         local
     }
 }
@@ -213,12 +236,12 @@ fn a_train_from_another_socket_comes_in_one_call() {
                 let train = Train { peer: to, bytes: vec![5; 60_000], segment: 1200 };
                 far.seen.borrow_mut().trains = [train].into();
                 let endpoint = Box::new(Recorder(Rc::clone(&far.seen), None));
-                far.dialer.open_socket(to, LocalPort::Any, endpoint);
+                let path = far.dialer.path_to(to).unwrap();
+                assert!(path.mtu > 60_000, "loopback carries them: {path:?}");
+                far.dialer.open_socket(SocketAddr::new(path.local, 0), FOURTH, endpoint);
                 far.run_until(|seen| seen.opened.is_some() && seen.trains.is_empty());
-                let opened = far.seen.borrow().opened.unwrap();
-                assert!(opened.path.unwrap() > 60_000, "loopback carries them: {opened:?}");
                 far.seen.borrow_mut().retired = true;
-                opened.local
+                far.seen.borrow().opened().local
             });
             near.run_until(|seen| seen.arrived.len() == 50);
             let sender = far.join().unwrap();
@@ -237,7 +260,7 @@ fn deadlines_come_and_anybody_can_wake_a_socket() {
         bench.seen.borrow_mut().deadline = Some(reactor::now() + Duration::from_millis(20));
         peer().send_to(&[1], local).unwrap();
         bench.run_until(|seen| seen.late.len() == 1);
-        let (id, turns) = (bench.seen.borrow().opened.unwrap().endpoint, bench.seen.borrow().turns);
+        let (id, turns) = (bench.seen.borrow().opened().endpoint, bench.seen.borrow().turns);
         let waker = bench.dialer.waker(id);
         std::thread::scope(|scope| scope.spawn(|| waker.wake_by_ref()).join().unwrap());
         bench.run_until(|seen| seen.turns > turns);
@@ -252,8 +275,36 @@ fn a_socket_closes_when_its_endpoint_has_finished() {
         assert!(UdpSocket::bind(local).is_err());
         assert!(bench.control.close(ListenerId(7)));
         bench.run_until(|seen| !seen.gone.is_empty());
-        assert_eq!(bench.seen.borrow().gone, [bench.seen.borrow().opened.unwrap().endpoint]);
+        assert_eq!(bench.seen.borrow().gone, [bench.seen.borrow().opened().endpoint]);
         drop(UdpSocket::bind(local).unwrap());
+    });
+}
+
+#[test]
+fn a_loop_that_ends_lets_its_sockets_say_so_and_waits_a_moment_for_answers() {
+    both(|driver| {
+        for answers in [true, false] {
+            let mut bench = Bench::new(driver);
+            let (local, peer) = (bench.open(), peer());
+            peer.send_to(b"hello", local).unwrap();
+            bench.run_until(|seen| !seen.arrived.is_empty());
+            bench.seen.borrow_mut().is_over = true;
+            let mut heard = None;
+            while !bench.core.turn() {
+                bench.core.wait(Wait::For(Duration::from_millis(1))).unwrap();
+                let mut into = [0; 10];
+                peer.set_nonblocking(true).unwrap();
+                if let Ok(count) = peer.recv(&mut into) {
+                    heard = Some(into[..count].to_vec());
+                    if answers {
+                        peer.send_to(b"bye", local).unwrap();
+                    }
+                }
+            }
+            assert_eq!(heard.as_deref(), Some(&b"bye"[..]));
+            let ended = (!answers).then_some(Ended::ByUs);
+            assert_eq!(bench.seen.borrow().ended, ended, "it was waited for, but not for ever");
+        }
     });
 }
 
@@ -262,12 +313,65 @@ fn what_cannot_be_opened_is_told() {
     both(|driver| {
         let mut bench = Bench::new(driver);
         let taken = peer();
-        let port = LocalPort::Given(taken.local_addr().unwrap().port());
         let endpoint = Box::new(Recorder(Rc::clone(&bench.seen), None));
-        bench.dialer.open_socket(taken.local_addr().unwrap(), port, endpoint);
+        bench.dialer.open_socket(taken.local_addr().unwrap(), FOURTH, endpoint);
         bench.run_until(|seen| seen.ended.is_some());
         assert_eq!(bench.seen.borrow().ended, Some(Ended::Failed(libc::EADDRINUSE)));
     });
-    let wildcard = DatagramSocket::bind("0.0.0.0:0".parse().unwrap());
+    let wildcard = DatagramSockets::bind("0.0.0.0:0".parse().unwrap(), FOURTH, 1);
     assert!(wildcard.is_err(), "sums cover addresses");
+}
+
+#[test]
+fn each_core_has_a_socket_and_gets_what_names_it_or_is_forwarded_to_it() {
+    both(|driver| {
+        const CORES: u8 = 3;
+        let cluster = Cluster::new(u16::from(CORES), Config { driver, ..Config::default() }).unwrap();
+        let sockets =
+            DatagramSockets::bind("127.0.0.1:0".parse().unwrap(), FOURTH, u16::from(CORES)).unwrap();
+        let (local, control) = (sockets.local(), cluster.control());
+        control.open_sockets(ListenerId(7), sockets).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let run = |core: reactor::Core<()>| {
+            let (number, tell) = (u8::try_from(core.index()).unwrap(), tell.clone());
+            std::thread::spawn(move || {
+                let seen = Shared::default();
+                let mut running = core.begin(|_| Sockets(Rc::clone(&seen))).unwrap();
+                let mut run_until = |over: &dyn Fn(&Seen) -> bool| {
+                    while !over(&seen.borrow()) {
+                        running.turn();
+                        running.wait(Wait::For(Duration::from_millis(1))).unwrap();
+                    }
+                };
+                run_until(&|seen| seen.opened.is_some());
+                let opened = seen.borrow().opened();
+                assert_eq!((opened.local, opened.membership.slot), (local, SocketSlot(number)));
+                tell.send(()).unwrap();
+                run_until(&|seen| !seen.arrived.is_empty());
+                // What has come goes on to the next core as well.
+                let (peer, bytes) = seen.borrow().arrived[0].clone();
+                assert_eq!(bytes, [9, 9, 9, number], "from {peer}");
+                let next = SocketSlot((number + 1) % CORES);
+                let forwarded = Datagrams { peer, bytes: &bytes, segment: bytes.len() };
+                opened.membership.group.forward(next, &forwarded);
+                run_until(&|seen| seen.arrived.len() == 2);
+                assert_eq!(seen.borrow().arrived[1], (peer, vec![9, 9, 9, (number + CORES - 1) % CORES]));
+                tell.send(()).unwrap();
+                run_until(&|seen| seen.retired && !seen.gone.is_empty());
+            })
+        };
+        let threads: Vec<_> = cluster.into_cores().into_iter().map(run).collect();
+        let wait = || (0..CORES).for_each(|_| told.recv_timeout(Duration::from_mins(1)).unwrap());
+        wait();
+        let peer = peer();
+        for core in 0..CORES {
+            peer.send_to(&[9, 9, 9, core], local).unwrap();
+        }
+        wait();
+        assert!(control.close(ListenerId(7)));
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        drop(UdpSocket::bind(local).expect("all are closed"));
+    });
 }

@@ -6,10 +6,12 @@
 //!    accepted or refused.
 //! 2. [`Endpoint::poll_transmit`] and that of each connection fill trains until they leave them empty.
 //! 3. A connection's deadline is [`verbs::ManagedQueuePair::next_deadline`]; an endpoint has none.
-//! 4. A connection that [is finished](Connection::is_finished) is [forgotten](Endpoint::forget), and may be dropped then.
+//! 4. What is [for another endpoint](Arrival::Elsewhere) at the same address is forwarded to it ([`Endpoint::among`]).
+//! 5. A connection that [is finished](Connection::is_finished) is [forgotten](Endpoint::forget), and may be dropped then.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
@@ -18,6 +20,7 @@ use protocol::{Entropy, Instant};
 use verbs::PrivateData;
 
 use crate::connection::{Beginning, Config, Connection, ConnectionId};
+use crate::counters::Counters;
 use crate::datagram;
 use crate::header::U24;
 use crate::icrc::{Addresses, Path, check};
@@ -32,11 +35,25 @@ use crate::train::{Route, Train};
 /// Bytes that a connection takes in the tables of its endpoint.
 const TABLES: usize = 2 * (size_of::<Known>() + size_of::<Origin>() + 4 * size_of::<u32>());
 
+/// Where a datagram has the number of the queue pair that it is for, of 24 bits, in bytes from its beginning (IBTA §9.2). Of endpoints that share an address, the last 8 bits name one.
+pub const NUMBER_OFFSET: u16 = 5;
+
+/// The endpoints at one address, each with a socket of its own. The number of each queue pair ends in the slot of its endpoint.
+pub trait Neighbours {
+    /// The slot of the endpoint that asks.
+    fn own(&self) -> u8;
+
+    /// The slot of the endpoint to which a newcomer with this key belongs: the same, as long as those who accept are the same. `None` if nobody accepts.
+    fn acceptor(&self, key: u32) -> Option<u8>;
+}
+
 /// Whose a datagram is.
 #[derive(Debug)]
 pub enum Arrival<'a> {
     /// Nobody's: it is damaged, or for nobody, or was answered.
     Nothing,
+    /// It is for the endpoint with this slot, to which it is to be forwarded as it came.
+    Elsewhere(u8),
     /// A connection's.
     Packet(ConnectionId, Inbound<'a>),
     /// Somebody wants a connection.
@@ -110,11 +127,28 @@ struct Origin {
     name: u32,
 }
 
+impl Origin {
+    /// What newcomers are spread by. Implementations count the bytes of their names up from either end.
+    fn key(self) -> u32 {
+        self.name.to_le_bytes().into_iter().fold(0, |key, byte| key ^ u32::from(byte))
+    }
+}
+
 /// A request that is not granted.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     origin: Origin,
     transaction: u64,
+}
+
+/// Who decides about a newcomer.
+enum Acceptor {
+    /// The endpoint that was asked.
+    Own,
+    /// The one with this slot.
+    Other(u8),
+    /// None.
+    Nobody,
 }
 
 /// What an endpoint knows of a connection.
@@ -140,8 +174,10 @@ pub struct Endpoint {
     entropy: Box<dyn Entropy>,
     known: BTreeMap<ConnectionId, Known>,
     origins: BTreeMap<Origin, ConnectionId>,
-    /// The number of the next queue pair, if it is free.
+    /// The number of the next queue pair, if it is free; with neighbours, without the slot.
     next: u32,
+    neighbours: Option<Box<dyn Neighbours>>,
+    counters: Arc<Counters>,
     answers: VecDeque<Answer>,
 }
 
@@ -166,8 +202,27 @@ impl Endpoint {
             known: BTreeMap::new(),
             origins: BTreeMap::new(),
             next,
+            neighbours: None,
+            counters: Arc::default(),
             answers: VecDeque::with_capacity(ANSWERS),
         }
+    }
+
+    /// The same, of a socket that shares its address with others. It has no connection yet.
+    #[must_use]
+    pub fn among(self, neighbours: Box<dyn Neighbours>) -> Self {
+        Self { neighbours: Some(neighbours), ..self }
+    }
+
+    /// The same, which counts here what its packets go through. It has no connection yet.
+    #[must_use]
+    pub fn counting(self, counters: Arc<Counters>) -> Self {
+        Self { counters, ..self }
+    }
+
+    /// What its packets went through.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Connections that it knows.
@@ -207,7 +262,8 @@ impl Endpoint {
         };
         let names = Names { sender: id.0, receiver: 0 };
         let opening = Opening { names, transaction: self.entropy.number(), request, own };
-        let beginning = Beginning { id, config: target.config, route, opening };
+        let counters = Arc::clone(&self.counters);
+        let beginning = Beginning { id, config: target.config, route, opening, counters };
         Ok(Connection::initiator(now, beginning, account))
     }
 
@@ -235,7 +291,8 @@ impl Endpoint {
         let own = self.terms(id, config);
         let names = Names { sender: id.0, receiver: origin.name };
         let opening = Opening { names, transaction, request, own };
-        Ok(Connection::responder(now, Beginning { id, config, route, opening }, account))
+        let counters = Arc::clone(&self.counters);
+        Ok(Connection::responder(now, Beginning { id, config, route, opening, counters }, account))
     }
 
     /// Refuses a connection, because nobody listens.
@@ -259,7 +316,10 @@ impl Endpoint {
         let peer = self.reached(source);
         let path = Path { addresses, source_port: source.port(), destination_port: self.port };
         let packet = check(&path, datagram).ok().and_then(|bytes| Packet::decode(bytes).ok());
-        let Some(packet) = packet else { return Arrival::Nothing };
+        let Some(packet) = packet else {
+            self.counters.damaged.add();
+            return Arrival::Nothing;
+        };
         match packet.extended {
             Extended::Datagram(header)
                 if packet.header.destination.get() == QUEUE_PAIR && header.queue_key.get() == QUEUE_KEY =>
@@ -271,7 +331,8 @@ impl Endpoint {
                 let id = ConnectionId(packet.header.destination.get());
                 match self.known.get(&id) {
                     Some(known) if known.peer == peer => Arrival::Packet(id, Inbound(Inner::Packet(packet))),
-                    _ => Arrival::Nothing,
+                    Some(_) => Arrival::Nothing,
+                    None => self.elsewhere(id.0).map_or(Arrival::Nothing, Arrival::Elsewhere),
                 }
             }
         }
@@ -306,8 +367,25 @@ impl Endpoint {
                 let message = Message { transaction, names, content };
                 Arrival::Packet(id, Inbound(Inner::Message(Box::new(message))))
             }
-            (None, Content::Request(request)) => {
-                Arrival::Request(ConnectionRequest { origin, transaction, request })
+            (None, Content::Request(request)) => match self.acceptor(origin) {
+                Acceptor::Own => Arrival::Request(ConnectionRequest { origin, transaction, request }),
+                Acceptor::Other(slot) => Arrival::Elsewhere(slot),
+                Acceptor::Nobody => {
+                    self.reject(Asked { origin, transaction }, Reason::SERVICE);
+                    Arrival::Nothing
+                }
+            },
+            (None, Content::Reject(..)) if names.receiver == 0 => match self.acceptor(origin) {
+                Acceptor::Other(slot) => Arrival::Elsewhere(slot),
+                Acceptor::Own | Acceptor::Nobody => Arrival::Nothing,
+            },
+            (None, _) if let Some(slot) = self.elsewhere(names.receiver) => Arrival::Elsewhere(slot),
+            // This side has given up meanwhile: the peer would repeat it for a minute.
+            (None, Content::Reply(_)) => {
+                let names = Names { sender: names.receiver, receiver: names.sender };
+                let content = Content::Reject(Rejected::Reply, Reason::NAME, PrivateData::NONE);
+                self.answer(from, Message { transaction, names, content });
+                Arrival::Nothing
             }
             // The answer to a wish that was granted before was lost (IBTA §12.9.8.3).
             (None, Content::Disconnect(_)) => {
@@ -341,13 +419,35 @@ impl Endpoint {
         }
     }
 
+    /// The slot of another endpoint to which a queue pair of this number belongs.
+    fn elsewhere(&self, number: u32) -> Option<u8> {
+        let [slot, ..] = number.to_le_bytes();
+        self.neighbours.as_ref().map(|_| slot).filter(|slot| Some(*slot) != self.own_slot())
+    }
+
+    fn own_slot(&self) -> Option<u8> {
+        self.neighbours.as_ref().map(|neighbours| neighbours.own())
+    }
+
+    /// Who decides about a newcomer.
+    fn acceptor(&self, origin: Origin) -> Acceptor {
+        let Some(neighbours) = &self.neighbours else { return Acceptor::Own };
+        match neighbours.acceptor(origin.key()) {
+            None => Acceptor::Nobody,
+            Some(slot) if slot == neighbours.own() => Acceptor::Own,
+            Some(slot) => Acceptor::Other(slot),
+        }
+    }
+
     /// A number for a queue pair. Numbers are given out in turn, so that an old packet finds nobody.
     fn admit(&mut self, known: Known) -> Result<ConnectionId, NoConnection> {
         if self.known.len() >= QUEUE_PAIRS || !self.account.charge(TABLES) {
             return Err(NoConnection::Full);
         }
         loop {
-            let id = ConnectionId(U24::new(self.next).get());
+            let [low, high, ..] = self.next.to_le_bytes();
+            let number = self.own_slot().map_or(self.next, |slot| u32::from_le_bytes([slot, low, high, 0]));
+            let id = ConnectionId(U24::new(number).get());
             self.next = self.next.wrapping_add(1);
             if id.0 > QUEUE_PAIR && !self.known.contains_key(&id) {
                 self.known.insert(id, known);

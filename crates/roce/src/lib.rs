@@ -14,6 +14,7 @@
 //! | IBTA §9.9.3: errors | [`violation`] |
 //! | IBTA chapter 12, annex A11: connection management | [`management`] |
 //! | the queue pair | `connection` |
+//! | what packets went through | `counters` |
 //! | many of them on one socket | [`endpoint`] |
 //!
 //! IBTA is the InfiniBand Architecture Specification, volume 1, release 1.4.
@@ -28,6 +29,7 @@ extern crate alloc;
 
 mod connection;
 mod consumer;
+mod counters;
 mod datagram;
 pub mod endpoint;
 pub mod header;
@@ -46,4 +48,5 @@ pub mod train;
 pub mod violation;
 
 pub use connection::{Config, Connection, ConnectionId};
+pub use counters::{Counter, Counters};
 pub use endpoint::Endpoint;

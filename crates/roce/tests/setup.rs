@@ -291,6 +291,22 @@ fn answers_to_strangers_are_bounded() {
 }
 
 #[test]
+fn a_reply_for_a_connection_that_was_given_up_is_rejected() {
+    let mut world = World::new([CONFIG, CONFIG], false, 1);
+    let [near, far] = &mut world.hosts;
+    let id = near.connect(Instant::ZERO, far_address(false).ip(), b"");
+    for (_, bytes) in near.transmit(Instant::ZERO) {
+        far.receive(Instant::ZERO, near_address(false), &bytes);
+    }
+    // Its rejection is lost.
+    near.endpoint.forget(id);
+    near.connections.remove(&id);
+    world.run();
+    assert!(world.hosts[1].one().is_finished(), "it does not repeat its reply");
+    assert!(world.now < Instant::ZERO + Duration::from_millis(1), "nor waits for anything");
+}
+
+#[test]
 fn an_endpoint_has_as_many_queue_pairs_as_its_limit_and_memory_allow() {
     let few = Config { reads_served: 1, ..CONFIG };
     let full = |pool: &buf::Pool, memory: &buf::Pool| {

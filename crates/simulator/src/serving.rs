@@ -57,6 +57,7 @@ pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Messag
         entropy: Arc::new(|| Box::new(Dice::new(1))),
         journal: makings.journal,
         observer: makings.observer,
+        roce: Arc::default(),
     });
     let mail = Mail::new(makings.cores.into());
     let mail = Arc::new(match makings.hook {

@@ -166,6 +166,7 @@ pub(crate) fn start_server(
         entropy: Arc::new(|| Box::new(Dice::new(1))),
         journal: Arc::clone(&world.journal) as Arc<dyn host::Journal>,
         observer: Arc::clone(&world.observed) as Arc<dyn engine::ControlObserver>,
+        roce: Arc::default(),
     });
     let volume: Arc<dyn Volume> = Arc::new(volume);
     let mut catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], vec![listener]);

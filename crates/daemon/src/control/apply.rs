@@ -11,10 +11,10 @@ use engine::{Catalogue, ConnectionLimits, ControlEvent, Generation, Message};
 use host::{Event, Kind, Level, ListenerId, Storage};
 use linerate::PreparedOpening;
 use names::{Host, Source, VolumeUrl};
-use reactor::{DatagramSocket, Files, Listener};
+use reactor::{DatagramSockets, Files, Listener};
 use volume::Volume;
 
-use super::bind::{bind, bind_socket};
+use super::bind::{bind, bind_sockets};
 use super::context::{Context, Current, Interrupted};
 use super::ids::VOLUMES;
 use super::plan::ApplyPlan;
@@ -119,7 +119,7 @@ struct Awaited {
 struct Draft {
     bound: Vec<(ListenerId, Listener)>,
     /// Sockets for datagrams, which portals share.
-    sockets: Vec<(BoundSocket, DatagramSocket)>,
+    sockets: Vec<(BoundSocket, DatagramSockets)>,
     /// All portals of the configuration.
     portals: Vec<OpenPortal>,
     /// Files that were made.
@@ -190,7 +190,8 @@ impl Draft {
         if let Some(socket) = known.find(|socket| socket.asked == asked) {
             return Ok(socket);
         }
-        let bound = bind_socket(asked).map_err(|error| Failure::because(error.to_string()))?;
+        let cores = context.links.postbox.cores();
+        let bound = bind_sockets(asked, cores).map_err(|error| Failure::because(error.to_string()))?;
         let socket = BoundSocket { id: context.ids.listener(), asked, local: bound.local() };
         self.sockets.push((socket, bound));
         Ok(socket)
@@ -299,7 +300,7 @@ impl Draft {
         let mut change = Change { opened: portals.iter().filter(is_new).count(), ..Change::default() };
         let listeners = &context.links.listeners;
         let bound = bound.into_iter().map(|(id, listener)| listeners.open(id, listener));
-        let sockets = sockets.into_iter().map(|(socket, bound)| listeners.open_socket(socket.id, bound));
+        let sockets = sockets.into_iter().map(|(socket, bound)| listeners.open_sockets(socket.id, bound));
         for error in bound.chain(sockets).filter_map(Result::err) {
             context.record(Event::new(Kind::Configuration, error.to_string()).at(Level::Error));
         }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use names::Portal;
-use reactor::{DatagramSocket, Listener};
+use reactor::{DatagramSockets, Listener};
 
 use crate::config::PortalEntry;
 use crate::exports::OpenPortal;
@@ -69,9 +69,9 @@ impl std::error::Error for BindError {
     }
 }
 
-/// Binds the socket of a portal over RoCE.
-pub(super) fn bind_socket(address: SocketAddr) -> Result<DatagramSocket, BindError> {
-    DatagramSocket::bind(address).map_err(|error| {
+/// Binds the sockets of portals over RoCE at an address, one for each core.
+pub(super) fn bind_sockets(address: SocketAddr, cores: u16) -> Result<DatagramSockets, BindError> {
+    DatagramSockets::bind(address, engine::ROCE_SLOT, cores).map_err(|error| {
         let remedy = if error.kind() == ErrorKind::AddrInUse { Remedy::OtherUdpPort } else { Remedy::None };
         BindError::Failed { address, error, remedy }
     })

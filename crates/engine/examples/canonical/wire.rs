@@ -173,6 +173,7 @@ impl World {
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
             journal: Arc::new(host::Silent),
             observer: Arc::new(host::Silent),
+            roce: Arc::default(),
         };
         let mail = Arc::new(Mail::default());
         let outside = host::World {

@@ -58,11 +58,12 @@ where
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.ended { None } else { self.connection.next_deadline() }
+        // The peer is to hear of the end.
+        if self.ended && self.connection.is_finished() { None } else { self.connection.next_deadline() }
     }
 
     fn is_gone(&self) -> bool {
-        self.ended && self.has_nothing_under_way()
+        self.ended && self.has_nothing_under_way() && self.connection.is_finished()
     }
 
     fn expects_work(&self) -> bool {

@@ -6,8 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use buf::Account;
-use host::{Datagrams, EndpointId};
+use buf::{Account, Pool};
+use host::{Datagrams, EndpointId, Membership, SocketSlot};
 use protocol::{Ended, Instant};
 use roce::endpoint::{Arrival, ConnectionRequest, Incoming, NoConnection, Target};
 use roce::train::Train;
@@ -16,10 +16,19 @@ use roce::{Connection, ConnectionId, Endpoint};
 use super::owner::Owner;
 use crate::limits::CONNECTION_REQUESTS;
 
+/// How whoever has something for an owner lets it have a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnerName {
+    /// By this name on its core.
+    Own(EndpointId),
+    /// By that of the socket, of which all such owners have turns together.
+    Socket,
+}
+
 /// An owner as the socket knows it.
 struct Entry {
     owner: Box<dyn Owner>,
-    name: EndpointId,
+    name: OwnerName,
     /// It is to have a turn.
     is_listed: bool,
     /// It may have something to send.
@@ -31,30 +40,34 @@ struct Entry {
 /// An owner that begins.
 pub(crate) struct Joining {
     pub(crate) id: ConnectionId,
-    /// What it is called on its core.
-    pub(crate) name: EndpointId,
+    pub(crate) name: OwnerName,
     pub(crate) owner: Box<dyn Owner>,
 }
 
 /// A socket's queue pairs with their owners.
 pub(crate) struct Socket {
     endpoint: Endpoint,
+    membership: Membership,
     owners: BTreeMap<ConnectionId, Entry>,
     names: BTreeMap<EndpointId, ConnectionId>,
+    /// Those without a name of their own.
+    nameless: Vec<ConnectionId>,
     listed: Vec<ConnectionId>,
     senders: VecDeque<ConnectionId>,
     deadlines: BinaryHeap<Reverse<(Instant, ConnectionId)>>,
     requests: VecDeque<ConnectionRequest>,
-    /// Owners that are gone.
+    /// Owners with names that are gone.
     gone: Vec<EndpointId>,
 }
 
 impl Socket {
-    pub(crate) fn new(endpoint: Endpoint) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, membership: Membership) -> Self {
         Self {
             endpoint,
+            membership,
             owners: BTreeMap::new(),
             names: BTreeMap::new(),
+            nameless: Vec::new(),
             listed: Vec::new(),
             senders: VecDeque::new(),
             deadlines: BinaryHeap::new(),
@@ -67,24 +80,24 @@ impl Socket {
         self.owners.is_empty()
     }
 
-    /// Begins a connection.
+    /// Begins a connection. Its queue pair takes no share of the pool: its consumer has one.
     pub(crate) fn connect(
         &mut self,
         now: Instant,
         target: Target,
-        account: Account,
+        pool: &Pool,
     ) -> Result<Connection, NoConnection> {
-        self.endpoint.connect(now, target, account)
+        self.endpoint.connect(now, target, Account::apart(pool))
     }
 
-    /// Grants a request.
+    /// Grants a request, likewise.
     pub(crate) fn accept(
         &mut self,
         now: Instant,
         incoming: Incoming,
-        account: Account,
+        pool: &Pool,
     ) -> Result<Connection, NoConnection> {
-        self.endpoint.accept(now, incoming, account)
+        self.endpoint.accept(now, incoming, Account::apart(pool))
     }
 
     /// Refuses a request.
@@ -107,7 +120,10 @@ impl Socket {
         let Joining { id, name, owner } = joining;
         let entry = Entry { owner, name, is_listed: false, is_sender: false, scheduled: None };
         self.owners.insert(id, entry);
-        self.names.insert(name, id);
+        match name {
+            OwnerName::Own(name) => drop(self.names.insert(name, id)),
+            OwnerName::Socket => self.nameless.push(id),
+        }
         self.touch(id);
     }
 
@@ -115,13 +131,6 @@ impl Socket {
     pub(crate) fn wake(&mut self, name: EndpointId) -> bool {
         let id = self.names.get(&name).copied();
         id.inspect(|id| self.touch(*id)).is_some()
-    }
-
-    /// Lets all owners have a turn soon.
-    pub(crate) fn wake_all(&mut self) {
-        for (id, entry) in &mut self.owners {
-            list(*id, entry, (&mut self.listed, &mut self.senders));
-        }
     }
 
     fn touch(&mut self, id: ConnectionId) {
@@ -135,6 +144,10 @@ impl Socket {
         for datagram in datagrams.each() {
             match self.endpoint.handle_datagram(datagrams.peer, datagram) {
                 Arrival::Nothing => {}
+                Arrival::Elsewhere(slot) => {
+                    let forwarded = Datagrams { bytes: datagram, segment: datagram.len(), ..*datagrams };
+                    self.membership.group.forward(SocketSlot(slot), &forwarded);
+                }
                 Arrival::Packet(id, packet) => {
                     if let Some(entry) = self.owners.get_mut(&id) {
                         entry.owner.handle_packet(now, packet);
@@ -173,8 +186,13 @@ impl Socket {
         }
     }
 
-    /// Lets the owners to whom something has come have their turns.
+    /// Lets the owners to whom something has come have their turns, and those without names: it may be theirs that the socket was woken for.
     pub(crate) fn turn(&mut self, now: Instant) {
+        for id in &self.nameless {
+            if let Some(entry) = self.owners.get_mut(id) {
+                list(*id, entry, (&mut self.listed, &mut self.senders));
+            }
+        }
         let mut listed = std::mem::take(&mut self.listed);
         for id in listed.drain(..) {
             let Some(entry) = self.owners.get_mut(&id) else { continue };
@@ -203,7 +221,7 @@ impl Socket {
         }
     }
 
-    /// The socket is gone.
+    /// The socket is gone, or is to go once owners have said so to their peers.
     pub(crate) fn handle_ended(&mut self, now: Instant, how: Ended) {
         for (id, entry) in &mut self.owners {
             entry.owner.handle_ended(now, how);
@@ -224,9 +242,14 @@ impl Socket {
         }
         let name = entry.name;
         self.owners.remove(&id);
-        self.names.remove(&name);
         self.endpoint.forget(id);
-        self.gone.push(name);
+        match name {
+            OwnerName::Own(name) => {
+                self.names.remove(&name);
+                self.gone.push(name);
+            }
+            OwnerName::Socket => self.nameless.retain(|nameless| *nameless != id),
+        }
     }
 }
 
@@ -261,15 +284,17 @@ fn schedule(
 mod tests {
     use std::cell::Cell;
     use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use buf::Pool;
+    use host::{OpenSocket, SocketGroup};
     use protocol::SeededEntropy;
     use roce::Config;
     use roce::endpoint::Inbound;
     use roce::mtu::Mtu;
     use verbs::{PrivateData, QueueLimits};
 
+    use super::super::socket_endpoint::{Seed, queue_pairs};
     use super::*;
 
     const CONFIG: Config = Config {
@@ -279,13 +304,37 @@ mod tests {
         reads_sent: 1,
     };
 
-    fn account() -> Account {
-        Account::new(&Pool::new(64 << 20))
+    fn pool() -> Pool {
+        Pool::new(64 << 20)
     }
 
-    fn socket(address: &str, seed: u64) -> Socket {
-        let entropy = Box::new(SeededEntropy::new(seed));
-        Socket::new(Endpoint::new(address.parse().unwrap(), account(), entropy))
+    /// A group of three, of which the second decides.
+    #[derive(Debug, Default)]
+    struct Group(Mutex<Vec<(SocketSlot, Vec<u8>)>>);
+
+    impl SocketGroup for Group {
+        fn acceptor(&self, _: u32) -> Option<SocketSlot> {
+            Some(SocketSlot(1))
+        }
+        fn forward(&self, to: SocketSlot, datagrams: &Datagrams<'_>) {
+            assert_eq!((datagrams.bytes.len(), datagrams.peer), (datagrams.segment, FAR.parse().unwrap()));
+            self.0.lock().unwrap().push((to, datagrams.bytes.to_vec()));
+        }
+    }
+
+    const NEAR: &str = "10.0.0.1:4791";
+    const FAR: &str = "10.0.0.2:4791";
+
+    fn socket_of(group: &Arc<Group>, slot: u8) -> Socket {
+        let (group, slot) = (Arc::clone(group), SocketSlot(slot));
+        let (endpoint, local) = (EndpointId(1), NEAR.parse().unwrap());
+        let opened = OpenSocket { endpoint, local, membership: Membership { slot, group } };
+        let entropy = Box::new(SeededEntropy::new(1));
+        queue_pairs(opened, &pool(), Seed { entropy, counters: Arc::default() })
+    }
+
+    fn socket() -> Socket {
+        socket_of(&Arc::default(), 1)
     }
 
     /// Has a turn when it is told to, and counts them.
@@ -321,11 +370,11 @@ mod tests {
     /// Requests of so many queue pairs, as they come to the socket of the other side.
     fn requests(count: usize) -> Vec<Vec<u8>> {
         let mut far =
-            Endpoint::new("10.0.0.2:4791".parse().unwrap(), account(), Box::new(SeededEntropy::new(2)));
+            Endpoint::new(FAR.parse().unwrap(), Account::new(&pool()), Box::new(SeededEntropy::new(2)));
         let request = || {
             let (address, private_data) = ("10.0.0.1:4791".parse().unwrap(), PrivateData::NONE);
             let target = Target { address, port: 4420, config: CONFIG, private_data };
-            let mut pair = far.connect(Instant::ZERO, target, account()).unwrap();
+            let mut pair = far.connect(Instant::ZERO, target, Account::new(&pool())).unwrap();
             let mut train = Train::default();
             pair.poll_transmit(Instant::ZERO, &mut train);
             train.bytes().to_vec()
@@ -334,13 +383,13 @@ mod tests {
     }
 
     fn arrive(socket: &mut Socket, bytes: &[u8]) {
-        let datagrams = Datagrams { peer: "10.0.0.2:4791".parse().unwrap(), bytes, segment: bytes.len() };
+        let datagrams = Datagrams { peer: FAR.parse().unwrap(), bytes, segment: bytes.len() };
         socket.handle_datagrams(Instant::ZERO, &datagrams);
     }
 
     #[test]
     fn requests_beyond_the_limit_are_left_out() {
-        let mut near = socket("10.0.0.1:4791", 1);
+        let mut near = socket();
         for request in requests(CONNECTION_REQUESTS + 5) {
             arrive(&mut near, &request);
         }
@@ -349,16 +398,60 @@ mod tests {
         assert!(near.is_empty(), "nobody has decided about them");
     }
 
+    /// What a connection may hold does not depend on what carries it.
+    #[test]
+    fn queue_pairs_and_their_socket_take_no_share_of_the_pool() {
+        let pool = pool();
+        let connection = Account::new(&pool);
+        let floor = connection.floor_left();
+        let membership = Membership { slot: SocketSlot(1), group: Arc::new(Group::default()) };
+        let opened = OpenSocket { endpoint: EndpointId(1), local: NEAR.parse().unwrap(), membership };
+        let entropy = Box::new(SeededEntropy::new(1));
+        let mut near = queue_pairs(opened, &pool, Seed { entropy, counters: Arc::default() });
+        let target = Target {
+            address: FAR.parse().unwrap(),
+            port: 4420,
+            config: CONFIG,
+            private_data: PrivateData::NONE,
+        };
+        let initiator = near.connect(Instant::ZERO, target, &pool).unwrap();
+        arrive(&mut near, &requests(1)[0]);
+        let incoming = Incoming { request: near.take_request().unwrap(), config: CONFIG };
+        let responder = near.accept(Instant::ZERO, incoming, &pool).unwrap();
+        assert_eq!(connection.floor_left(), floor);
+        assert!(pool.used() > 0, "tables count");
+        drop((initiator, responder, near));
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[test]
+    fn what_is_another_sockets_is_forwarded_as_it_came() {
+        let group = Arc::default();
+        let (mut first, mut second) = (socket_of(&group, 0), socket_of(&group, 1));
+        for request in requests(3) {
+            arrive(&mut first, &request);
+        }
+        assert!(first.take_request().is_none());
+        let forwarded = std::mem::take(&mut *group.0.lock().unwrap());
+        assert_eq!(forwarded.len(), 3);
+        for (slot, bytes) in forwarded {
+            assert_eq!(slot, SocketSlot(1));
+            arrive(&mut second, &bytes);
+        }
+        assert_eq!(std::iter::from_fn(|| second.take_request()).count(), 3);
+        assert!(group.0.lock().unwrap().is_empty());
+    }
+
     #[test]
     fn an_owner_has_a_turn_for_what_concerns_it_and_goes_when_it_is_gone() {
-        let mut near = socket("10.0.0.1:4791", 1);
+        let mut near = socket();
         let (turns, due, is_gone) = (Rc::default(), Rc::default(), Rc::default());
         for request in requests(2) {
             arrive(&mut near, &request);
         }
         let mut names = Vec::new();
         while let Some(request) = near.take_request() {
-            let pair = near.accept(Instant::ZERO, Incoming { request, config: CONFIG }, account()).unwrap();
+            let pair = near.accept(Instant::ZERO, Incoming { request, config: CONFIG }, &pool()).unwrap();
             let (id, name) = (pair.id(), EndpointId(100 + names.len() as u64));
             let own = (Rc::clone(&turns), Rc::clone(&due), Rc::clone(&is_gone));
             let owner = if names.is_empty() {
@@ -367,7 +460,7 @@ mod tests {
                 Counting { turns: Rc::default(), due: Rc::default(), is_gone: Rc::default() }
             };
             names.push(name);
-            near.insert(Joining { id, name, owner: Box::new(owner) });
+            near.insert(Joining { id, name: OwnerName::Own(name), owner: Box::new(owner) });
         }
         near.turn(Instant::ZERO);
         assert_eq!(turns.get(), 1, "it begins");

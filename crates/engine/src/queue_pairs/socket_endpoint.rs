@@ -1,33 +1,79 @@
 //! A socket's queue pairs as the event loop drives them.
 
-use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use host::{DatagramEndpoint, Datagrams, OpenSocket};
-use protocol::{Ended, Instant};
+use buf::{Account, Pool};
+use host::{DatagramEndpoint, Datagrams, Membership, OpenSocket, SocketSlot};
+use protocol::{Ended, Entropy, Instant};
+use roce::Counters;
+use roce::endpoint::Neighbours;
 use roce::train::Train;
 
+use super::shared_socket::SharedSocket;
 use super::socket::Socket;
+use crate::limits::CLIENT_POOL;
 
-/// What the event loop has of a socket; whoever decides about requests has the socket too.
+/// What a socket's queue pairs begin with.
+pub(crate) struct Seed {
+    /// For their numbers.
+    pub(crate) entropy: Box<dyn Entropy>,
+    /// Where it is counted what their packets go through.
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// What the event loop has of a socket; whoever decides about requests, and whoever connects, has the socket too.
 pub(crate) struct SocketEndpoint {
-    socket: Rc<RefCell<Socket>>,
+    shared: Rc<SharedSocket>,
+    /// Of a socket that is not open yet.
+    seed: Option<Seed>,
     /// What is on its way out.
     train: Train,
-    is_retired: bool,
 }
 
 impl SocketEndpoint {
-    pub(crate) fn new(socket: Rc<RefCell<Socket>>) -> Self {
-        Self { socket, train: Train::default(), is_retired: false }
+    /// Of a socket that is open.
+    pub(crate) fn new(shared: Rc<SharedSocket>) -> Self {
+        Self { shared, seed: None, train: Train::default() }
+    }
+
+    /// Of a socket that is to be opened.
+    pub(crate) fn unopened(shared: Rc<SharedSocket>, seed: Seed) -> Self {
+        Self { seed: Some(seed), ..Self::new(shared) }
+    }
+}
+
+/// The queue pairs of a socket that is open, which take no share of the pool.
+pub(crate) fn queue_pairs(opened: OpenSocket, pool: &Pool, seed: Seed) -> Socket {
+    let Seed { entropy, counters } = seed;
+    let neighbours = Box::new(Members(opened.membership.clone()));
+    let endpoint = roce::Endpoint::new(opened.local, Account::apart(pool), entropy);
+    Socket::new(endpoint.among(neighbours).counting(counters), opened.membership)
+}
+
+/// The sockets at one address, as their endpoints name them.
+struct Members(Membership);
+
+impl Neighbours for Members {
+    fn own(&self) -> u8 {
+        self.0.slot.0
+    }
+
+    fn acceptor(&self, key: u32) -> Option<u8> {
+        self.0.group.acceptor(key).map(|SocketSlot(slot)| slot)
     }
 }
 
 impl DatagramEndpoint for SocketEndpoint {
-    fn handle_opened(&mut self, _now: Instant, _socket: OpenSocket) {}
+    fn handle_opened(&mut self, now: Instant, opened: OpenSocket) {
+        if let Some(seed) = self.seed.take() {
+            self.shared.open(|| queue_pairs(opened, &Pool::new(CLIENT_POOL), seed));
+            self.shared.turn(now);
+        }
+    }
 
     fn handle_datagrams(&mut self, now: Instant, datagrams: &Datagrams<'_>) {
-        self.socket.borrow_mut().handle_datagrams(now, datagrams);
+        self.shared.with(|socket| socket.handle_datagrams(now, datagrams));
     }
 
     fn handle_transmitted(&mut self, _now: Instant) {
@@ -35,38 +81,42 @@ impl DatagramEndpoint for SocketEndpoint {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.socket.borrow_mut().handle_timeout(now);
+        self.shared.with(|socket| socket.handle_timeout(now));
     }
 
     fn handle_retired(&mut self, _now: Instant) {
-        self.is_retired = true;
+        self.shared.retire();
+    }
+
+    fn handle_shutdown(&mut self, now: Instant) {
+        self.shared.shut_down(now);
     }
 
     fn handle_ended(&mut self, now: Instant, how: Ended) {
-        self.socket.borrow_mut().handle_ended(now, how);
+        self.shared.end(now, how);
     }
 
     fn turn(&mut self, now: Instant) {
-        self.socket.borrow_mut().turn(now);
+        self.shared.turn(now);
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Datagrams<'_>> {
         if self.train.is_empty() {
-            self.socket.borrow_mut().fill(now, &mut self.train);
+            self.shared.with(|socket| socket.fill(now, &mut self.train));
         }
         let peer = self.train.destination()?;
         Some(Datagrams { peer, bytes: self.train.bytes(), segment: self.train.segment() })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.socket.borrow().poll_timeout()
+        self.shared.with(|socket| socket.poll_timeout())?
     }
 
     fn is_finished(&self) -> bool {
-        self.is_retired && self.train.is_empty() && self.socket.borrow().is_empty()
+        self.train.is_empty() && self.shared.is_finished()
     }
 
     fn expects_work(&self) -> bool {
-        self.socket.borrow().expects_work()
+        self.shared.with(|socket| socket.expects_work()).unwrap_or_default()
     }
 }

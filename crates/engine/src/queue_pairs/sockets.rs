@@ -1,16 +1,16 @@
 //! The sockets of a serving core: who wants a connection, who has one, and who is gone.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use buf::{Account, Pool};
+use buf::Pool;
 use host::{DatagramEndpoint, EndpointId, OpenSocket};
-use protocol::Entropy;
 use roce::endpoint::ConnectionRequest;
 
+use super::core_sockets::register;
+use super::shared_socket::SharedSocket;
 use super::socket::Socket;
-use super::socket_endpoint::SocketEndpoint;
+use super::socket_endpoint::{Seed, SocketEndpoint, queue_pairs};
 
 /// The first name of an owner: far beyond those that event loops give to streams and sockets.
 const FIRST_OWNER: u64 = 1 << 63;
@@ -21,13 +21,13 @@ pub(crate) struct Place {
     name: EndpointId,
     /// Where it is bound.
     pub(crate) local: SocketAddr,
-    pub(crate) socket: Rc<RefCell<Socket>>,
+    pub(crate) socket: Rc<SharedSocket>,
 }
 
 /// A request, and the socket that it has come to.
 pub(crate) struct Asked {
     pub(crate) local: SocketAddr,
-    pub(crate) socket: Rc<RefCell<Socket>>,
+    pub(crate) socket: Rc<SharedSocket>,
     pub(crate) request: ConnectionRequest,
     /// What its owner is called, if there will be one.
     pub(crate) name: EndpointId,
@@ -43,15 +43,11 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     /// Takes a socket in.
-    pub(crate) fn open(
-        &mut self,
-        opened: OpenSocket,
-        pool: &Pool,
-        entropy: Box<dyn Entropy>,
-    ) -> Box<dyn DatagramEndpoint> {
-        let endpoint = roce::Endpoint::new(opened.local, Account::new(pool), entropy);
-        let socket = Rc::new(RefCell::new(Socket::new(endpoint)));
-        self.places.push(Place { name: opened.endpoint, local: opened.local, socket: Rc::clone(&socket) });
+    pub(crate) fn open(&mut self, opened: OpenSocket, pool: &Pool, seed: Seed) -> Box<dyn DatagramEndpoint> {
+        let OpenSocket { endpoint: name, local, .. } = opened;
+        let socket = Rc::new(SharedSocket::for_portals(queue_pairs(opened, pool, seed)));
+        register(local, name, &socket);
+        self.places.push(Place { name, local, socket: Rc::clone(&socket) });
         Box::new(SocketEndpoint::new(socket))
     }
 
@@ -63,7 +59,7 @@ impl Sockets {
     /// The next request that nobody has decided about.
     pub(crate) fn next_request(&mut self) -> Option<Asked> {
         let asked = self.places.iter().find_map(|place| {
-            let request = place.socket.borrow_mut().take_request()?;
+            let request = place.socket.with(Socket::take_request)??;
             Some((place.local, Rc::clone(&place.socket), request))
         });
         let (local, socket, request) = asked?;
@@ -78,7 +74,8 @@ impl Sockets {
             return;
         }
         for name in ready.iter_mut().filter(|name| name.0 >= FIRST_OWNER) {
-            let place = self.places.iter().find(|place| place.socket.borrow_mut().wake(*name));
+            let place =
+                self.places.iter().find(|place| place.socket.with(|socket| socket.wake(*name)) == Some(true));
             if let Some(place) = place {
                 *name = place.name;
             }
@@ -88,7 +85,7 @@ impl Sockets {
     /// Moves the names of owners that are gone.
     pub(crate) fn take_gone(&self, gone: &mut Vec<EndpointId>) {
         for place in &self.places {
-            place.socket.borrow_mut().take_gone(gone);
+            place.socket.with(|socket| socket.take_gone(gone));
         }
     }
 }

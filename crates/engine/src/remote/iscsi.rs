@@ -181,7 +181,7 @@ impl Plan {
                 service: address.port(),
                 queues: initiator_needs(),
                 private_data: private_data(Invalidation::Used),
-                entropy: (self.context.entropy)(),
+                entropy: Arc::clone(&self.context.entropy),
             };
             let pool = Pool::new(CLIENT_POOL);
             let join = move |now, pair| iser::InitiatorConnection::new(now, config, pool, entropy, pair);

@@ -173,7 +173,7 @@ impl Plan {
             service: self.address.port(),
             queues: RoceHost::needs(&config),
             private_data: RoceHost::private_data(&config),
-            entropy: (self.context.entropy)(),
+            entropy: Arc::clone(&self.context.entropy),
         };
         let join = Box::new(move |now, pair| RoceHost::new(pair, config, now));
         Client::<Host<OverDatagrams<RoceHost>>>::ask(&self.context.dialer, wish, join, dial)

@@ -183,6 +183,7 @@ impl Server {
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
             journal: Arc::clone(&journal) as Arc<dyn Journal>,
             observer: Arc::clone(&observed) as Arc<dyn ControlObserver>,
+            roce: Arc::default(),
         });
         let mail = Arc::new(Mail::default());
         let world = |core| World {

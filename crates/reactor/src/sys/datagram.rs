@@ -5,13 +5,24 @@ use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use host::Datagrams;
+use host::{Datagrams, SlotField, SocketSlot};
 use socket2::{SockAddr, SockAddrStorage};
 
 use super::{empty_message, outcome};
 
 /// Bytes of control data, more than the kernel has to say.
 const CONTROL: usize = 64;
+
+/// `BPF_LD | BPF_W | BPF_ABS`: loads the four bytes at the offset that the operand names (`linux/bpf_common.h`).
+const LOAD_WORD: u16 = 0x20;
+/// `BPF_ALU | BPF_AND | BPF_K`: keeps the bits of the operand.
+const AND: u16 = 0x54;
+/// `BPF_JMP | BPF_JEQ | BPF_K`: goes on behind so many instructions, by whether it is the operand.
+const JUMP_IF_EQUAL: u16 = 0x15;
+/// `BPF_RET | BPF_K`: answers the operand.
+const RETURN_OPERAND: u16 = 0x06;
+/// `BPF_RET | BPF_A`: answers what was loaded.
+const RETURN_LOADED: u16 = 0x16;
 
 /// Control data, where a `cmsghdr` may begin.
 #[repr(C, align(8))]
@@ -36,6 +47,28 @@ pub(crate) fn set_number(
     // SAFETY: the option's value is the integer that is named, of the size that is named.
     let result = unsafe {
         libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(&value).cast(), size)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the kernel choose among the sockets that share an address: a field of the datagram names one, counted from zero in the order in which they were bound; what names none goes to
+/// `usual`. By a number that none has, and without the field, the kernel chooses by its own hash or takes the first. The last call holds.
+pub(crate) fn choose_by_field(socket: BorrowedFd<'_>, field: SlotField, usual: SocketSlot) -> io::Result<()> {
+    let instruction = |code, operand| libc::sock_filter { code, jt: 0, jf: 0, k: operand };
+    let mut program = [
+        instruction(LOAD_WORD, u32::from(field.offset).saturating_sub(1)),
+        instruction(AND, 0x00ff_ffff),
+        libc::sock_filter { jf: 1, ..instruction(JUMP_IF_EQUAL, field.unnamed) },
+        instruction(RETURN_OPERAND, usual.0.into()),
+        instruction(AND, 0xff),
+        instruction(RETURN_LOADED, 0),
+    ];
+    let program = libc::sock_fprog { len: wire::bounded(program.len()), filter: program.as_mut_ptr() };
+    let size = wire::bounded::<u32>(size_of::<libc::sock_fprog>());
+    // SAFETY: the option's value is a program of the length that is named; it lives until the call returns, and the kernel copies it.
+    let result = unsafe {
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const program).cast(), size)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

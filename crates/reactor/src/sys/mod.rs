@@ -14,7 +14,7 @@ pub(crate) mod ring;
 mod send;
 mod shared_memory;
 
-pub(crate) use datagram::{number, receive_now, send_now, set_number};
+pub(crate) use datagram::{choose_by_field, number, receive_now, send_now, set_number};
 pub use file::FileOp;
 pub(crate) use file::Verb;
 pub use receive::Receive;

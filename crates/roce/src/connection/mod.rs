@@ -6,6 +6,7 @@ mod setup;
 mod transmit;
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::net::SocketAddr;
 
 use buf::Account;
@@ -13,6 +14,7 @@ use protocol::{CloseReason, Instant};
 use verbs::{EndReason, QueueLimits, QueuePairLimits, QueuePairState, ReceiveQueue, RegionTable, SetupEvent};
 
 use crate::consumer::Consumer;
+use crate::counters::Counters;
 use crate::limits::LONGEST;
 use crate::management::{Manager, Opening, State};
 use crate::mtu::Mtu;
@@ -51,6 +53,7 @@ pub(crate) struct Beginning {
     pub(crate) config: Config,
     pub(crate) route: Route,
     pub(crate) opening: Opening,
+    pub(crate) counters: Arc<Counters>,
 }
 
 /// One connection, either role. See the crate's documentation.
@@ -73,12 +76,13 @@ pub struct Connection {
     /// None before the peer's first number is known.
     responder: Option<Responder>,
     turn: Turn,
+    counters: Arc<Counters>,
 }
 
 impl Connection {
     /// One that this side wants.
     pub(crate) fn initiator(now: Instant, beginning: Beginning, account: Account) -> Self {
-        let Beginning { id, config, route, opening } = beginning;
+        let Beginning { id, config, route, opening, counters } = beginning;
         let own = opening.own;
         let mut connection = Self {
             id,
@@ -98,6 +102,7 @@ impl Connection {
             requester: Requester::new(config.queues.sends),
             responder: None,
             turn: Turn::Response,
+            counters,
         };
         let granted = Responder::grant_reads(&mut connection.account, own.reads_served);
         connection.config.reads_served = granted;
@@ -106,12 +111,10 @@ impl Connection {
 
     /// One that the peer wants, on which the consumer decides.
     pub(crate) fn responder(now: Instant, beginning: Beginning, account: Account) -> Self {
-        let Beginning { id, config, route, opening } = beginning;
-        let Opening { names, transaction, request, own } = opening;
-        let words = request.private_data.clone();
-        let again = Opening { names, transaction, request: request.clone(), own };
-        let mut connection = Self::initiator(now, Beginning { id, config, route, opening: again }, account);
-        connection.manager = Manager::responder(now, Opening { names, transaction, request, own });
+        let opening = beginning.opening.clone();
+        let words = opening.request.private_data.clone();
+        let mut connection = Self::initiator(now, beginning, account);
+        connection.manager = Manager::responder(now, opening);
         connection.tell(SetupEvent::Requested(words));
         connection
     }

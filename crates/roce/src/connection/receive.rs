@@ -31,6 +31,7 @@ impl Connection {
                 let sequence = Psn::from(packet.header.sequence);
                 let response = Response { sequence, opcode, payload: packet.payload };
                 if self.is_open() {
+                    self.counters.arrived(self.requester.order(sequence));
                     let outcome = self.requester.handle_response(now, &response);
                     self.conclude(outcome);
                 }
@@ -48,6 +49,7 @@ impl Connection {
         if self.close.is_some() {
             return responder.repeat();
         }
+        self.counters.arrived(responder.order(packet.header.sequence.into()));
         if let Err(violation) = responder.handle(packet, &mut self.consumer) {
             self.violate(violation);
         }
@@ -57,6 +59,7 @@ impl Connection {
         let Extended::Acknowledge(acknowledge) = packet.extended else { return };
         let Some(syndrome) = acknowledge.syndrome() else { return };
         if self.is_open() {
+            self.counters.answer_received(syndrome);
             let sequence = Psn::from(packet.header.sequence);
             let outcome = self.requester.handle_acknowledge(now, sequence, syndrome);
             self.conclude(outcome);

@@ -4,6 +4,7 @@ use protocol::Instant;
 
 use super::{Connection, Turn};
 use crate::datagram;
+use crate::packet::Extended;
 use crate::train::Train;
 
 impl Connection {
@@ -53,10 +54,14 @@ impl Connection {
         if !self.requester.prepare(&mut self.consumer.regions) {
             return false;
         }
+        let is_again = self.requester.is_again();
         let Some(packet) = self.requester.outgoing().filter(|packet| train.accepts(packet.len())) else {
             return false;
         };
         train.push(&self.route, &packet);
+        if is_again {
+            self.counters.sent_again.add();
+        }
         self.requester.sent(now);
         true
     }
@@ -71,6 +76,11 @@ impl Connection {
                 let packet = responder.outgoing(destination.queue_pair);
                 let Some(packet) = packet.filter(|packet| train.accepts(packet.len())) else { return false };
                 train.push(&self.route, &packet);
+                if let Extended::Acknowledge(answer) = packet.extended
+                    && let Some(syndrome) = answer.syndrome()
+                {
+                    self.counters.answer_sent(syndrome);
+                }
                 responder.sent();
                 true
             }

@@ -80,6 +80,8 @@ impl Reason {
     pub const TIMEOUT: Self = Self(4);
     /// What is asked for is not served.
     pub const UNSUPPORTED: Self = Self(5);
+    /// The name of the connection is none of the sender's.
+    pub const NAME: Self = Self(6);
     /// Nobody listens for the service.
     pub const SERVICE: Self = Self(8);
     /// The path MTU is not served.

@@ -45,7 +45,7 @@ pub(crate) struct Manager {
 }
 
 /// What begins a manager.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Opening {
     /// The names as this side says them.
     pub(crate) names: Names,

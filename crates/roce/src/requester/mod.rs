@@ -20,6 +20,7 @@ pub(crate) use self::peer::Peer;
 use self::progress::Progress;
 use self::retry::Retry;
 pub(crate) use self::retry::{Attempts, Verdict};
+use crate::counters::Order;
 use crate::limits::{ENDLESS_RETRIES, RETRIES, SEQUENCE_NUMBERS, WINDOW};
 use crate::opcode::Opcode;
 use crate::outgoing::Outgoing;
@@ -202,6 +203,27 @@ impl Requester {
             self.unsent = self.next;
         }
         self.retry.sent(now);
+    }
+
+    /// The packet that is next was sent before.
+    pub(crate) fn is_again(&self) -> bool {
+        self.next.is_before(self.unsent)
+    }
+
+    /// When a packet of a response comes: too early if it is of a read behind one whose response is missing, or behind a packet that is.
+    pub(crate) fn order(&self, sequence: Psn) -> Order {
+        if sequence.is_before(self.oldest) {
+            return Order::Again;
+        }
+        let is_read =
+            |entry: &&Entry| matches!(entry.progress, Progress::UnderWay { .. }) && entry.work.is_read();
+        let first = self.entries.iter().find(is_read).and_then(|entry| match entry.progress {
+            Progress::UnderWay { first, .. } => Some(first),
+            _ => None,
+        });
+        // What is before the read is acknowledged by its response.
+        let due = first.filter(|first| self.oldest.is_before(*first)).unwrap_or(self.oldest);
+        if due.is_before(sequence) { Order::Early } else { Order::Due }
     }
 
     /// The number lies among those that are sent and not acknowledged.

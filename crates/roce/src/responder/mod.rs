@@ -14,6 +14,7 @@ use self::answer::Answer;
 use self::incoming::{Incoming, Kind, Step};
 use self::reads::{InboundRead, InboundReads, ResponsePart};
 use crate::consumer::Consumer;
+use crate::counters::Order;
 use crate::header::{Acknowledge, BaseTransportHeader, Memory, U24};
 use crate::limits::LONGEST;
 use crate::mtu::Mtu;
@@ -71,6 +72,15 @@ impl Responder {
             account.count(InboundReads::bytes(granted));
         }
         granted
+    }
+
+    /// When a packet of a request comes.
+    pub(crate) fn order(&self, sequence: Psn) -> Order {
+        match sequence {
+            sequence if sequence == self.expected => Order::Due,
+            sequence if sequence.is_before(self.expected) => Order::Again,
+            _ => Order::Early,
+        }
     }
 
     /// Takes a request.

@@ -95,9 +95,12 @@ impl Host {
         id
     }
 
-    pub fn receive(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) {
+    /// Takes a datagram; the slot of the neighbour that it is for, if it is.
+    pub fn receive(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) -> Option<u8> {
+        let mut elsewhere = None;
         match self.endpoint.handle_datagram(source, datagram) {
             Arrival::Nothing => {}
+            Arrival::Elsewhere(slot) => elsewhere = Some(slot),
             Arrival::Packet(id, packet) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.handle_packet(now, packet);
@@ -112,6 +115,7 @@ impl Host {
             Arrival::Request(request) => self.endpoint.refuse(&request),
         }
         self.serve(now);
+        elsewhere
     }
 
     fn serve(&mut self, now: Instant) {

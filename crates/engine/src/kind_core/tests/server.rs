@@ -237,6 +237,7 @@ impl Server {
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
             journal: Arc::clone(&journal) as Arc<dyn Journal>,
             observer: Arc::new(host::Silent),
+            roce: Arc::default(),
         };
         let (mail, listings) = (Arc::new(Mail::default()), Arc::<Listings>::default());
         let core = |core| {

@@ -1,14 +1,13 @@
-//! A client's connection over datagrams: the [`Owner`] of a queue pair whose socket was opened for it.
+//! A client's connection over datagrams: the [`Owner`] of a queue pair which shares its socket with others of its core.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use buf::{Account, Pool};
-use host::{Dialer, LocalPort, OpenSocket};
+use buf::Pool;
+use host::{Dialer, IoError, Path};
 use names::ROCE_PORT;
-use protocol::{Ended, Entropy, Instant};
-use roce::Endpoint;
+use protocol::{Ended, Instant};
 use roce::endpoint::{Inbound, Target};
 use roce::train::Train;
 use verbs::{Consumer, PrivateData, QueueLimits};
@@ -16,8 +15,9 @@ use verbs::{Consumer, PrivateData, QueueLimits};
 use super::super::link::Link;
 use super::{Client, ClientRole, Dial, NO_ANSWER, NO_ROUTE};
 use crate::carried::Carried;
+use crate::config::EntropySource;
 use crate::limits::CLIENT_POOL;
-use crate::queue_pairs::{Begin, ClientSocket, Joining, OverDatagrams, Owner, RoceLink, Socket};
+use crate::queue_pairs::{Begin, Joining, OverDatagrams, Owner, OwnerName, RoceLink, Socket, begin_at};
 
 /// What a client asks its peer for.
 pub(crate) struct Wish {
@@ -27,7 +27,8 @@ pub(crate) struct Wish {
     pub(crate) service: u16,
     pub(crate) queues: QueueLimits,
     pub(crate) private_data: PrivateData,
-    pub(crate) entropy: Box<dyn Entropy>,
+    /// For the numbers of a socket that is opened for it.
+    pub(crate) entropy: EntropySource,
 }
 
 /// Makes the consumer of a queue pair.
@@ -38,26 +39,34 @@ where
     C: Consumer<QueuePair = roce::Connection> + 'static,
     R: ClientRole<Connection = OverDatagrams<C>> + 'static,
 {
-    /// Asks for a queue pair, at a socket of its own.
+    /// Asks for a queue pair, at the calling core's socket.
     pub(crate) fn ask(dialer: &Arc<dyn Dialer>, wish: Wish, join: Join<C>, dial: Dial<R::Info>) -> Rc<Link> {
-        let (link, peer) = (Link::new(dial.owner.waker.clone()), wish.peer);
-        let client = Self::unconnected(Rc::clone(&link), dial);
-        let socket = Box::new(ClientSocket::new(Box::new(Opening { client, wish, join })));
-        link.set_endpoint(dialer.open_socket(peer, local_port(peer.port()), socket));
+        let link = Link::new(dial.owner.waker.clone());
+        let mut client = Self::unconnected(Rc::clone(&link), dial);
+        match dialer.path_to(wish.peer) {
+            Ok(path) => {
+                let local = SocketAddr::new(path.local, local_port(wish.peer.port()));
+                let entropy = (wish.entropy)();
+                let opening = Box::new(Opening { client, wish, join, path });
+                link.set_endpoint(begin_at(local, dialer, opening, entropy));
+            }
+            Err(IoError(code)) => client.end(Instant::ZERO, Ended::Failed(code)),
+        }
         link
     }
 }
 
 /// The port that a peer answers to: RoCEv2's own, or, where that is not the peer's, any.
-fn local_port(udp_port: u16) -> LocalPort {
-    if udp_port == ROCE_PORT { LocalPort::Given(ROCE_PORT) } else { LocalPort::Any }
+fn local_port(udp_port: u16) -> u16 {
+    if udp_port == ROCE_PORT { ROCE_PORT } else { 0 }
 }
 
-/// A client whose socket is being opened.
+/// A client whose connection begins with the next turn of its socket.
 struct Opening<R: ClientRole, C> {
     client: Client<R>,
     wish: Wish,
     join: Join<C>,
+    path: Path,
 }
 
 impl<C, R> Begin for Opening<R, C>
@@ -65,22 +74,19 @@ where
     C: Consumer<QueuePair = roce::Connection> + 'static,
     R: ClientRole<Connection = OverDatagrams<C>> + 'static,
 {
-    fn begin(self: Box<Self>, now: Instant, opened: OpenSocket) -> Socket {
-        let Self { mut client, wish: Wish { peer, service, queues, private_data, entropy }, join } = *self;
-        let pool = Pool::new(CLIENT_POOL);
-        let mut socket = Socket::new(Endpoint::new(opened.local, Account::new(&pool), entropy));
-        let config = RoceLink::over(opened.path.unwrap_or_default()).initiator(queues);
+    fn begin(self: Box<Self>, now: Instant, socket: &mut Socket) {
+        let Self { mut client, wish: Wish { peer, service, queues, private_data, .. }, join, path } = *self;
+        let config = RoceLink::over(path.mtu).initiator(queues);
         let target = Target { address: peer, port: service, config, private_data };
-        match socket.connect(now, target, Account::new(&pool)) {
+        match socket.connect(now, target, &Pool::new(CLIENT_POOL)) {
             Ok(pair) => {
                 let id = pair.id();
                 client.connection = Some(OverDatagrams::new(now, join(now, pair)));
                 let owner = Box::new(Waiting::new(now, client));
-                socket.insert(Joining { id, name: opened.endpoint, owner });
+                socket.insert(Joining { id, name: OwnerName::Socket, owner });
             }
             Err(_) => client.end(now, Ended::Failed(NO_ROUTE[1])),
         }
-        socket
     }
 
     fn fail(mut self: Box<Self>, now: Instant, how: Ended) {

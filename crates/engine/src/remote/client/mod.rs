@@ -246,9 +246,16 @@ const NO_ANSWER: i32 = 110;
 /// `ECONNREFUSED`: the machine is there, and nobody listens.
 const REFUSED: i32 = 111;
 
+/// `EADDRINUSE`: what a socket is told whose address is another process's. Streams take any port.
+const TAKEN: i32 = 98;
+
 /// What helps against a stream that cannot be connected.
 fn remedy(code: i32) -> &'static str {
     match code {
+        TAKEN => {
+            "all packets of RoCEv2 go to UDP port 4791, and another process of this machine, or its kernel (rdma_rxe), has it: end that process, unload rdma_rxe, or use a server with another \
+             udp_port, or another transport"
+        }
         REFUSED => "nothing listens there: start the server, or check the address and the port",
         NO_ANSWER => "nothing answers there: check the address, and firewalls on the way",
         code if NO_ROUTE.contains(&code) => {
@@ -271,6 +278,7 @@ mod tests {
             (libc_code("no route"), "routes"),
             (libc_code("unreachable"), "routes"),
             (libc_code("permission"), "its firewall"),
+            (libc_code("in use"), "another process of this machine"),
             (12, "check the address"),
         ] {
             assert!(remedy(code).contains(wanted), "{}: {}", host::IoError(code), remedy(code));
