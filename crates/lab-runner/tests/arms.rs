@@ -340,7 +340,8 @@ fn every_transport_gets_over_losses_and_through_a_gateway() {
             let sum = |url: &str| ground.on(&ground.hosts.initiators[0], &[&linerate, "checksum", url]);
             let url = &served.endpoints[0].url;
             if matches!(kind, Target::LinerateNvmeRoce | Target::LinerateIserRoce)
-                && link.gateway == Gateway::Nat {
+                && link.gateway == Gateway::Nat
+            {
                 // Its packets' check covers their addresses, so that those of the gateway are nobody's.
                 let said = sum(&format!("{url}&timeout=2s")).unwrap_err();
                 assert!(said.contains("timed out"), "{said}");

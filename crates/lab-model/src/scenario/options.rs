@@ -36,7 +36,10 @@ pub const LAB: &[Known] = &[
         "target_spin",
         "how long Linerate's target, or the bare loop's, looks for work before it sleeps, such as 50us",
     ),
-    known("digests", "whether Linerate's initiator and target protect what they send by CRC32C, where that is a choice: on or off"),
+    known(
+        "digests",
+        "whether Linerate's initiator and target protect what they send by CRC32C, where that is a choice: on or off",
+    ),
     known(
         "adapter",
         "core of the adapter: usual (its own, or the host's) or apart (its own, or the target's)",

@@ -142,7 +142,9 @@ fn portal(protocol: Protocol, text: &str) -> Option<Portal> {
         lines.find(|(word, _)| *word == wanted).map(|(_, address)| address.trim().to_owned())
     };
     let udp_port = match protocol {
-        Protocol::NvmeRoce | Protocol::IserRoce => Some(find("udp")?.parse::<std::net::SocketAddr>().ok()?.port()),
+        Protocol::NvmeRoce | Protocol::IserRoce => {
+            Some(find("udp")?.parse::<std::net::SocketAddr>().ok()?.port())
+        }
         _ => None,
     };
     Some(Portal { address: find(protocol.ready())?, udp_port })
@@ -227,7 +229,10 @@ mod tests {
         let ready = "nvme-rdma 1.2.3.4:8\niser 1.2.3.4:7\niscsi 1.2.3.4:5\nnvme 1.2.3.4:6\nnvme-roce 1.2.3.4:9\niser-roce 1.2.3.4:10\nudp 1.2.3.4:77\n";
         let found = Protocol::ALL.map(|protocol| portal(protocol, ready).unwrap());
         let addresses = found.iter().map(|portal| portal.address.as_str()).collect::<Vec<_>>();
-        assert_eq!(addresses, ["1.2.3.4:5", "1.2.3.4:6", "1.2.3.4:7", "1.2.3.4:8", "1.2.3.4:9", "1.2.3.4:10"]);
+        assert_eq!(
+            addresses,
+            ["1.2.3.4:5", "1.2.3.4:6", "1.2.3.4:7", "1.2.3.4:8", "1.2.3.4:9", "1.2.3.4:10"]
+        );
         assert_eq!(found.map(|portal| portal.udp_port), [None, None, None, None, Some(77), Some(77)]);
         let roce =
             &endpoints(Protocol::NvmeRoce, &portal(Protocol::NvmeRoce, ready).unwrap(), &spec, 0)[1].url;
