@@ -155,8 +155,12 @@ impl Controller {
 
     /// Waits until there is something for the caller to see to; `None` once all event loops have ended.
     pub(crate) fn wait(&mut self) -> Option<Asked> {
-        while self.context.ended < self.threads.len() {
+        loop {
             self.context.catch_up();
+            // Looked at behind all that has come: once the last event loop has ended nothing more comes, and to wait for it would last until the grace is over.
+            if self.context.ended >= self.threads.len() {
+                return None;
+            }
             let now = Instant::now();
             match self.stopping {
                 Some(stopping) => self.hurry(stopping, now),
@@ -170,7 +174,6 @@ impl Controller {
             let due = self.stopping.map(|stopping| stopping.due);
             self.context.receive([closing, parting, due].into_iter().flatten().min());
         }
-        None
     }
 
     /// Asks all connections to end, and the event loops after them.
@@ -230,4 +233,62 @@ impl Controller {
 pub(crate) enum Asked {
     Reload,
     Stop,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::mpsc;
+
+    use engine::EngineConfig;
+    use reactor::Cluster;
+
+    use super::*;
+    use crate::control_input::EngineEvents;
+    use crate::log::{Filter, Format, Output};
+    use crate::openings::Openings;
+    use crate::randomness;
+
+    /// A controller of one event loop, which has ended, and what tells it so.
+    fn controller() -> (Controller, Sender<ControlInput>) {
+        let cluster: Cluster<Message> = Cluster::new(1, reactor::Config::default()).unwrap();
+        let log = Log::start(Filter::default(), Output { stream: Box::new(io::sink()), format: Format::Text });
+        let (tell, inbox) = mpsc::channel();
+        let departures = Arc::new(Departures::default());
+        let events = EngineEvents { tell: tell.clone(), departures: Arc::clone(&departures) };
+        let engine = EngineConfig {
+            pool_limit: 1 << 20,
+            entropy: randomness::source(),
+            journal: Arc::clone(&log) as Arc<dyn host::Journal>,
+            observer: Arc::new(events),
+            roce: Arc::default(),
+        };
+        let process = Process {
+            inbox,
+            tell: tell.clone(),
+            cores: Arc::new(Cores {
+                engine: Arc::new(engine),
+                openings: Arc::new(Openings::default()),
+                closing: AtomicUsize::new(0),
+            }),
+            threads: vec![std::thread::spawn(|| Ok(()))],
+            postbox: cluster.postbox(),
+            listeners: cluster.control(),
+            stopper: cluster.stopper(),
+            log,
+            departures,
+        };
+        (Controller::new(process, States::new(&Config::default())), tell)
+    }
+
+    #[test]
+    fn a_stop_is_over_with_the_last_event_loop_whenever_it_is_heard_of() {
+        let (mut controller, tell) = controller();
+        controller.stop();
+        tell.send(ControlInput::CoreEnded).unwrap();
+        let begun = Instant::now();
+        assert!(controller.wait().is_none());
+        assert!(begun.elapsed() < GRACE, "it waited for what could not come any more");
+    }
 }
