@@ -253,7 +253,8 @@ mod tests {
     /// A controller of one event loop, which has ended, and what tells it so.
     fn controller() -> (Controller, Sender<ControlInput>) {
         let cluster: Cluster<Message> = Cluster::new(1, reactor::Config::default()).unwrap();
-        let log = Log::start(Filter::default(), Output { stream: Box::new(io::sink()), format: Format::Text });
+        let log =
+            Log::start(Filter::default(), Output { stream: Box::new(io::sink()), format: Format::Text });
         let (tell, inbox) = mpsc::channel();
         let departures = Arc::new(Departures::default());
         let events = EngineEvents { tell: tell.clone(), departures: Arc::clone(&departures) };
