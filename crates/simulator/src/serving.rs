@@ -55,6 +55,7 @@ pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Messag
     let config = Arc::new(EngineConfig {
         pool_limit: makings.pool,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
+        adapters: Arc::new(host::NoAdapters),
         journal: makings.journal,
         observer: makings.observer,
         roce: Arc::default(),

@@ -164,6 +164,7 @@ pub(crate) fn start_server(
     let config = Arc::new(EngineConfig {
         pool_limit: SERVER_POOL,
         entropy: Arc::new(|| Box::new(Dice::new(1))),
+        adapters: Arc::new(host::NoAdapters),
         journal: Arc::clone(&world.journal) as Arc<dyn host::Journal>,
         observer: Arc::clone(&world.observed) as Arc<dyn engine::ControlObserver>,
         roce: Arc::default(),
@@ -194,6 +195,7 @@ pub(crate) fn connect(
 ) -> Result<Box<dyn VolumeQueue>, TrialFailure> {
     let context = remote::ClientContext {
         dialer: Arc::new(WorldDialer),
+        adapters: Arc::new(host::NoAdapters),
         waker: Waker::noop().clone(),
         entropy: Arc::new(|| Box::new(Dice::new(2))),
     };

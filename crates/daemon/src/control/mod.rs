@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use engine::Message;
 use host::Postbox;
+use ibverbs::SystemAdapters;
 use reactor::{ListenerControl, Stopper};
 
 pub(crate) use self::apply::Checked;
@@ -51,6 +52,7 @@ pub(crate) struct Process {
     pub(crate) threads: Vec<CoreThread>,
     pub(crate) postbox: Arc<dyn Postbox<Message>>,
     pub(crate) listeners: ListenerControl,
+    pub(crate) adapters: SystemAdapters,
     pub(crate) stopper: Stopper,
     pub(crate) log: Arc<Log>,
     pub(crate) departures: Arc<Departures>,
@@ -76,8 +78,9 @@ pub(crate) struct Controller {
 impl Controller {
     /// Controls a process that serves nothing yet.
     pub(crate) fn new(process: Process, states: States) -> Self {
-        let Process { inbox, tell, cores, threads, postbox, listeners, stopper, log, departures } = process;
-        let links = Links { inbox, tell, cores, postbox, listeners, log, departures };
+        let Process { inbox, tell, cores, threads, postbox, listeners, adapters, stopper, log, departures } =
+            process;
+        let links = Links { inbox, tell, cores, postbox, listeners, adapters, log, departures };
         Self { context: Context::new(links, states), threads, stopper, stopping: None }
     }
 
