@@ -89,7 +89,12 @@ impl Group {
         let slot = slots.get_mut(index).ok_or(io::ErrorKind::NotFound)?;
         slot.is_used = true;
         let mail = Arc::clone(&slot.mail);
-        self.choose(&slots)?;
+        if let Err(error) = self.choose(&slots) {
+            if let Some(slot) = slots.get_mut(index) {
+                slot.is_used = false;
+            }
+            return Err(error);
+        }
         Ok(Member { group: Arc::clone(self), number: SocketSlot(number), mail })
     }
 

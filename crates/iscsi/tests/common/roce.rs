@@ -47,7 +47,7 @@ fn config(queues: QueueLimits) -> roce::Config {
 }
 
 impl<C: Consumer<QueuePair = roce::Connection>> OverRoce<C> {
-    fn new((own, peer): (SocketAddr, SocketAddr), needs: QueueLimits, pool: &Pool) -> Self {
+    fn new(own: SocketAddr, peer: SocketAddr, needs: QueueLimits, pool: &Pool) -> Self {
         Self {
             endpoint: Endpoint::new(
                 own,
@@ -73,7 +73,7 @@ impl<C: Consumer<QueuePair = roce::Connection>> OverRoce<C> {
         words: PrivateData,
         join: impl FnOnce(Instant, roce::Connection) -> C,
     ) -> Self {
-        let mut end = Self::new((NEAR, FAR), initiator_needs(), pool);
+        let mut end = Self::new(NEAR, FAR, initiator_needs(), pool);
         let target = Target { address: FAR, port: ISCSI, config: config(end.needs), private_data: words };
         let pair = end.endpoint.connect(Instant::ZERO, target, Account::new(pool)).unwrap();
         let mut consumer = join(Instant::ZERO, pair);
@@ -88,12 +88,12 @@ impl<C: Consumer<QueuePair = roce::Connection>> OverRoce<C> {
         needs: QueueLimits,
         accept: impl FnOnce(Instant, roce::Connection) -> C + 'static,
     ) -> Self {
-        Self { accept: Some(Box::new(accept)), ..Self::new((FAR, NEAR), needs, pool) }
+        Self { accept: Some(Box::new(accept)), ..Self::new(FAR, NEAR, needs, pool) }
     }
 
     /// One that refuses everybody.
     pub fn refusing(pool: &Pool) -> Self {
-        Self::new((FAR, NEAR), initiator_needs(), pool)
+        Self::new(FAR, NEAR, initiator_needs(), pool)
     }
 
     pub fn reseed(&mut self, seed: u64) {
