@@ -65,9 +65,9 @@ pub(crate) const RECEIVES_AT_ONCE: usize = 16;
 /// Bytes of a socket's buffers for datagrams, each way: what is sent meanwhile to a core that is busy for a millisecond at 25 Gbit/s. The kernel counts its own structures too, up to as much
 /// again; without the privilege to force it, the system's limit holds.
 pub(crate) const DATAGRAM_BUFFER: i32 = 4 << 20;
-/// Calls' worth of datagrams that wait for the event loop to which another one has forwarded them: what a card has put together of several peers, and messages of management. More are lost,
-/// as on the way.
-pub(crate) const FORWARDED: usize = 256;
+/// Bytes of datagrams, and of what is kept of each call's worth of them, that wait for the event loop to which another one has forwarded them: what a card has put together of several peers,
+/// and messages of management. Four calls at their longest, or some thousand messages. More are lost, as on the way.
+pub(crate) const FORWARDED: usize = 256 * 1024;
 /// How long a send waits that found no room in its socket: what the buffer holds goes out within a few of them.
 pub(crate) const SEND_RETRY: Duration = Duration::from_micros(500);
 /// Streams that one look at a listener accepts, of which a turn has two at most, so that connections are served in between.

@@ -36,10 +36,19 @@ struct Forwarded {
     segment: usize,
 }
 
+impl Forwarded {
+    /// Bytes that it takes while it waits.
+    fn cost(length: usize) -> usize {
+        length.saturating_add(size_of::<Self>())
+    }
+}
+
 /// What is kept for the event loop that has a socket.
 #[derive(Debug, Default)]
 struct Mailbox {
     forwarded: Vec<Forwarded>,
+    /// Bytes that those take.
+    bytes: usize,
     /// Lets the socket's endpoint have a turn; none while nobody has the socket.
     reader: Option<Waker>,
 }
@@ -136,8 +145,10 @@ impl SocketGroup for Group {
         let Some(mail) = mail else { return };
         let mut mailbox = lock(&mail.mailbox);
         let Some(reader) = mailbox.reader.clone() else { return };
-        if mailbox.forwarded.len() < FORWARDED {
-            let Datagrams { peer, bytes, segment } = *datagrams;
+        let Datagrams { peer, bytes, segment } = *datagrams;
+        let held = mailbox.bytes.saturating_add(Forwarded::cost(bytes.len()));
+        if held <= FORWARDED {
+            mailbox.bytes = held;
             mailbox.forwarded.push(Forwarded { peer, bytes: bytes.into(), segment });
             mail.is_there.store(true, Ordering::Release);
         }
@@ -214,7 +225,10 @@ impl Member {
         if !self.mail.is_there.swap(false, Ordering::AcqRel) {
             return;
         }
-        let forwarded = std::mem::take(&mut lock(&self.mail.mailbox).forwarded);
+        let mut mailbox = lock(&self.mail.mailbox);
+        mailbox.bytes = 0;
+        let forwarded = std::mem::take(&mut mailbox.forwarded);
+        drop(mailbox);
         for Forwarded { peer, bytes, segment } in &forwarded {
             handle(&Datagrams { peer: *peer, bytes, segment: *segment });
         }
@@ -335,12 +349,14 @@ mod tests {
         let first = alone();
         let second = member(first.local());
         let peer = "10.0.0.1:5".parse().unwrap();
-        let datagrams = Datagrams { peer, bytes: &[1, 2, 3], segment: 2 };
+        let bytes = vec![1; 60_000];
+        let datagrams = Datagrams { peer, bytes: &bytes, segment: 1_000 };
+        let most = FORWARDED / Forwarded::cost(bytes.len());
         let group = first.membership().group;
         group.forward(SocketSlot(1), &datagrams);
         second.take_forwarded(|_| panic!("nobody read it then"));
         second.set_reader(Waker::noop().clone());
-        for _ in 0..FORWARDED + 5 {
+        for _ in 0..most + 5 {
             group.forward(SocketSlot(1), &datagrams);
         }
         group.forward(SocketSlot(9), &datagrams);
@@ -349,8 +365,10 @@ mod tests {
             assert_eq!(*forwarded, datagrams);
             count += 1;
         });
-        assert_eq!(count, FORWARDED);
+        assert_eq!(count, most);
         second.take_forwarded(|_| panic!("it was taken"));
+        group.forward(SocketSlot(1), &datagrams);
+        second.take_forwarded(|forwarded| assert_eq!(*forwarded, datagrams, "there is room again"));
     }
 
     #[test]
