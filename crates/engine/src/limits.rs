@@ -72,6 +72,9 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Base 2.1 say so themselves (CQT); most end at once.
 pub(crate) const QUIESCE: Duration = Duration::from_secs(2);
 
+/// How long a queue pair over datagrams goes on to a peer that is gone, from the first packet that the peer does not acknowledge: the waits of all its attempts.
+pub(crate) const PEER_GONE: Duration = Duration::from_secs(8);
+
 /// How long after its connection was lost an iSCSI session that no login has reinstated may still carry out what it was sent. Targets notice by
 /// pings that an initiator is gone: Linux' after 45 s (15 s of silence, 30 s for the answer), ours too; the rest is for tasks to end.
 pub(crate) const SESSION_GONE: Duration = Duration::from_mins(1);

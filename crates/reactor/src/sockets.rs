@@ -362,3 +362,17 @@ impl Sockets {
         core.again = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_want_of_room_keeps_datagrams() {
+        let is_kept = |code| is_without_room(&io::Error::from_raw_os_error(code));
+        assert!([libc::EAGAIN, libc::ENOBUFS, libc::ENOMEM].into_iter().all(is_kept));
+        // A firewall of this machine, no way, a port that nobody has, and too much for the way: lost, as farther along it.
+        let lost = [libc::EPERM, libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ECONNREFUSED, libc::EMSGSIZE];
+        assert!(!lost.into_iter().any(is_kept));
+    }
+}

@@ -243,7 +243,7 @@ impl<'a> Trial<'a> {
         let listeners = (scenario.listeners)(&*disk);
         let transport = transport_of(&scenario.access[0]);
         let serving = Serving { listeners, transport, cores: 1, pool: POOL, hook: None };
-        let (cores, mail) = serving::cores(disk, serving)?;
+        let (cores, mail) = serving::cores(disk, serving, world.entropy())?;
         let admit = admit(evils.to_vec(), dice.fork());
         let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
         world.start_server(fronts.collect(), mail);

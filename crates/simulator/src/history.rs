@@ -8,6 +8,8 @@
 //!   the read began.
 //! * After a **power cut** a piece holds a version that no *secure* version had replaced: the last secure one, or any younger one,
 //!   acknowledged or not.
+//! * What a server answered before its power was cut may be heard of after that, if datagrams carry it ([`History::with_late_answers`]). Such an acknowledgement promises no more
+//!   than one that came before the cut.
 //! * A version is whole: every piece holds one version's bytes and nothing else. A piece is what the disk below writes all or
 //!   nothing, a sector; a longer block may be torn between its pieces as long as it is not secure.
 //! * A write that ended in an error may have changed any of its pieces. One whose end is not known (a lost connection) may
@@ -99,6 +101,10 @@ pub struct History {
     reading: Vec<u64>,
     /// A flush that fails excuses nothing: whoever asked knows, others do not.
     strict: bool,
+    /// Answers of a server may come after its end.
+    late_answers: bool,
+    /// When the power was last cut while requests were under way.
+    cut: u64,
     now: u64,
 }
 
@@ -133,6 +139,8 @@ impl History {
             doubtful: Vec::new(),
             reading: Vec::new(),
             strict: false,
+            late_answers: false,
+            cut: 0,
             now: 0,
         }
     }
@@ -194,7 +202,12 @@ impl History {
         write.acknowledged = how == WriteEnd::Done;
         write.secure = write.acknowledged && write.durability == Durability::Durable;
         if write.acknowledged && !write.secure {
-            self.exposed.push(id.0);
+            if self.late_answers && write.began < self.cut {
+                write.acknowledged = false;
+                self.doubtful.push(id.0);
+            } else {
+                self.exposed.push(id.0);
+            }
         }
     }
 
@@ -217,14 +230,18 @@ impl History {
 
     /// A flush was acknowledged: everything that was acknowledged before it began is secure.
     pub fn flushed(&mut self, began: Began) {
-        // It has promised what may be gone.
-        for id in std::mem::take(&mut self.doubtful) {
-            if let Some(write) = self.writes.get_mut(id) {
-                write.acknowledged = true;
-            }
-            self.exposed.push(id);
-        }
         let writes = &mut self.writes;
+        // It has promised what may be gone, if that was acknowledged before.
+        let exposed = &mut self.exposed;
+        self.doubtful.retain(|&id| {
+            let Some(write) = writes.get_mut(id) else { return false };
+            let is_promised = write.ended.is_some_and(|ended| ended < began.0);
+            if is_promised {
+                write.acknowledged = true;
+                exposed.push(id);
+            }
+            !is_promised
+        });
         self.exposed.retain(|&id| {
             let Some(write) = writes.get_mut(id) else { return false };
             write.secure = write.ended.is_some_and(|ended| ended < began.0);
@@ -242,6 +259,14 @@ impl History {
         }
         self.disowned.clear();
         self.doubtful.append(&mut self.exposed);
+        self.cut = self.tick();
+    }
+
+    /// Answers may come after the end of the server that gave them, as nobody takes datagrams back.
+    #[must_use]
+    pub fn with_late_answers(mut self) -> Self {
+        self.late_answers = true;
+        self
     }
 
     /// From now on a flush that fails excuses nothing: there are several users, and the others have not been told. No flush that
@@ -510,6 +535,28 @@ mod tests {
         history.died();
         assert!(history.check_after_cut(1, &[0; 512]).is_ok());
         assert!(history.check_after_cut(1, &new).is_err(), "a lost write does not come back");
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_a_cut_promises_nothing_before_a_flush_that_began_after_it() {
+        let may_be_gone = |history: &mut History| {
+            let began = history.begin();
+            history.check_read(began, 1, &[0; 512]).is_ok()
+        };
+        for (mut history, expected) in
+            [(History::new(4, 512), false), (History::new(4, 512).with_late_answers(), true)]
+        {
+            let (id, _) = write(&mut history, Durability::Cached);
+            let before = history.begin();
+            history.power_lost();
+            history.end_write(id, WriteEnd::Done);
+            assert_eq!(may_be_gone(&mut history), expected);
+            history.flushed(before);
+            assert_eq!(may_be_gone(&mut history), expected, "that flush began before the answer");
+            let after = history.begin();
+            history.flushed(after);
+            assert!(!may_be_gone(&mut history), "that one has promised it");
+        }
     }
 
     #[test]

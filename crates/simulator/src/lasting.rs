@@ -9,7 +9,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use engine::{ControlEvent, Core, Message};
+use engine::{ControlEvent, Core, Message, Transport};
 use host::Service as _;
 use volume::VolumeQueue;
 
@@ -22,6 +22,7 @@ use crate::keeper::Keeper;
 use crate::ladder::Ladder;
 use crate::marks::Marks;
 use crate::network_conditions::NetworkConditions;
+use crate::sockets::DatagramFaults;
 use crate::trial::{Scenario, WORLD_STEPS, connect, start_server, step};
 use crate::workload::Workload;
 use crate::world::{Frozen, World};
@@ -39,8 +40,10 @@ const TORN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(5);
 const CALM_CUTS: Odds = Odds(5);
 /// The clock's longest step during an absence.
 const STRIDE: Duration = Duration::from_millis(20);
-/// How long a server may take to stop: longer than it waits for logouts.
+/// How long a server may take to stop: longer than it waits for logouts; and, where peers may be out of reach and nobody tells, for last packets and
+/// for answers to four disconnects.
 const STOP: Duration = Duration::from_secs(10);
+const STOP_OVER_DATAGRAMS: Duration = Duration::from_secs(15);
 /// How long requests may take at most, with the scenarios' options: 2 × 30 s + 2 × 30 s + 15 s.
 const BOUND: Duration = Duration::from_secs(135);
 
@@ -144,6 +147,30 @@ pub fn damaged(
     trial.settle().map(|()| done)
 }
 
+/// Runs one trial over a network that does so to datagrams, and nothing else happens: nothing may fail. The error says what was wrong; without one, how many
+/// datagrams were struck.
+pub fn lossy(
+    seed: u64,
+    steps: usize,
+    scenario: &Scenario,
+    faults: DatagramFaults,
+) -> Result<u64, TrialFailure> {
+    let variant = Variant {
+        cuts: Odds::NEVER,
+        sectors: DAMAGED_SECTORS,
+        longest: Some(LONGEST_DAMAGED),
+        ..Variant::usual(Bug::None)
+    };
+    let mut trial = Trial::varied(seed, scenario, &variant)?;
+    trial.warm_up()?;
+    trial.strict = true;
+    trial.world.set_datagram_faults(faults);
+    for _ in 0..steps {
+        trial.work(true)?;
+    }
+    trial.settle().map(|()| trial.world.struck_datagrams())
+}
+
 /// A trial under way.
 struct Trial<'a> {
     scenario: &'a Scenario,
@@ -194,11 +221,15 @@ impl<'a> Trial<'a> {
             cuts: variant.cuts,
         };
         let mut world = World::new(conditions, dice.fork());
+        world.set_datagram_faults(DatagramFaults::USUAL);
         let mut keeper = Keeper::new(scenario.marks, dice.fork());
         start_server(&mut world, &disk, (scenario, keeper.begin()?))?;
         let mut workload = Workload::new(sectors, SECTOR, dice.fork());
         if let Some(longest) = variant.longest {
             workload = workload.with_longest(longest);
+        }
+        if matches!(scenario.transport(), Transport::Roce { .. }) {
+            workload = workload.with_late_answers();
         }
         let queue: Box<dyn VolumeQueue> =
             Box::new(Careless::new(connect(&mut world, scenario)?, variant.bug));
@@ -334,10 +365,12 @@ impl<'a> Trial<'a> {
             self.world.freeze(Frozen::Nothing);
         }
         self.world.set_idle(STRIDE);
-        let end = self.world.now() + STOP;
+        let over_datagrams = matches!(self.scenario.transport(), Transport::Roce { .. });
+        let most = if over_datagrams { STOP_OVER_DATAGRAMS } else { STOP };
+        let end = self.world.now() + most;
         while !self.counts_as_stopped() {
             if self.world.now() > end {
-                return Err(TrialFailure::Late(format!("the server has not stopped within {STOP:?}")));
+                return Err(TrialFailure::Late(format!("the server has not stopped within {most:?}")));
             }
             self.work(true)?;
         }

@@ -8,6 +8,7 @@
 //!   tears what was not flushed. Its header states the fault model.
 //! * [`folder`]: a folder that loses on a crash what was not synced, for the state store; [`records`] are its trials.
 //! * [`world`]: a server and its clients, joined by streams that delay, cut and reset. Its header states the fault model.
+//! * [`sockets`]: sockets for datagrams in that world, and a network that loses, doubles, delays and damages what they send.
 //! * [`history`]: the checker for lost writes, which knows what every block may hold; [`workload`] keeps a volume busy and tells
 //!   the checker what it was promised; [`trial`] puts them together.
 //! * [`failure`]: why a trial fails.
@@ -16,7 +17,7 @@
 //!   they must find.
 //! * [`moves`]: trials of a volume whose connections come to another portal or controller each time.
 //! * [`consuming`]: trials of volumes on hostile servers; [`villains`] are those, and [`rdma_villains`] both roles' over software iWARP.
-//! * [`random_connections`]: trials of connections over software iWARP of any shape.
+//! * [`random_connections`]: trials of connections over software iWARP and RoCE of any shape.
 //! * [`reconfiguration`]: volumes and portals that come and go while clients of both protocols use them.
 //! * [`fencing`]: clients of both protocols that take a disk from each other, through a server of several cores; [`slow`] is that disk,
 //!   [`mail`] what its cores tell each other.
@@ -26,6 +27,7 @@
 
 pub mod attacks;
 pub mod careless;
+mod client_machine;
 pub mod consuming;
 pub mod damage;
 pub mod dice;
@@ -48,6 +50,7 @@ pub mod lasting;
 pub mod limits;
 mod link;
 pub mod losses;
+mod machines;
 pub mod mail;
 pub mod marks;
 pub mod moves;
@@ -57,6 +60,7 @@ pub mod observed;
 mod peers;
 mod random_clients;
 pub mod random_connections;
+mod random_datagram_clients;
 mod rdma_attackers;
 pub mod rdma_villains;
 pub mod reconfiguration;
@@ -68,6 +72,8 @@ mod retirement;
 mod script;
 mod serving;
 pub mod slow;
+mod socket_groups;
+pub mod sockets;
 mod spread;
 pub mod trial;
 pub mod villains;

@@ -183,7 +183,7 @@ impl Trial {
         let admit = mislead(dice.fork(), ports, is_iscsi);
         let serving =
             Serving { listeners, transport: Transport::Tcp, cores: scenario.cores, pool: POOL, hook: None };
-        let (cores, mail) = serving::cores(disk, serving)?;
+        let (cores, mail) = serving::cores(disk, serving, world.entropy())?;
         let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
         world.start_server(fronts.collect(), mail);
         let workload = Workload::new(SECTORS, SECTOR, dice.fork());

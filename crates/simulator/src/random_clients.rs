@@ -1,5 +1,5 @@
-//! Initiators and hosts on queue pairs of software iWARP of any shape, as endpoints of a world: each asks for a few things, knows what it has written, and is cut off at
-//! any byte or leaves in good order.
+//! Initiators and hosts on queue pairs of any shape, and those of software iWARP as endpoints of a world: each asks for a few things, knows what it has written, and is cut
+//! off at any byte or leaves in good order. `random_datagram_clients` has those of RoCE.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use buf::{Buf, BufList, SharedBuf};
 use host::Endpoint;
 use nvme::host::RemoteNamespace;
 use protocol::{CloseReason, Connection, Ended, Instant, Placement, Transmit};
+use verbs::{Consumer, ManagedQueuePair};
 use volume::{Completion, Durability, Extent, Operation, Outcome, Request, Tag};
 
 use crate::dice::Dice;
@@ -48,13 +49,13 @@ pub(crate) enum Heard {
 }
 
 /// A role's words.
-pub(crate) trait ClientConnection: Connection {
+pub(crate) trait ClientConsumer: Consumer {
     fn submit(request: Request) -> Self::Input;
     fn leave() -> Self::Input;
     fn hear(action: Self::Action) -> Heard;
 }
 
-impl ClientConnection for iscsi::datamover::iser::InitiatorConnection<iwarp::Connection> {
+impl<Q: ManagedQueuePair> ClientConsumer for iscsi::datamover::iser::InitiatorConnection<Q> {
     fn submit(request: Request) -> Self::Input {
         iscsi::initiator::Input::Submit(request)
     }
@@ -73,7 +74,7 @@ impl ClientConnection for iscsi::datamover::iser::InitiatorConnection<iwarp::Con
     }
 }
 
-impl ClientConnection for nvme::rdma::HostConnection<iwarp::Connection> {
+impl<Q: ManagedQueuePair> ClientConsumer for nvme::rdma::HostConnection<Q> {
     fn submit(request: Request) -> Self::Input {
         nvme::host::Input::Submit(request)
     }
@@ -100,6 +101,17 @@ struct Asked {
     written: Option<Vec<u8>>,
 }
 
+/// Whether a client goes in good order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// Not before it is told to.
+    NotYet,
+    /// When it has nothing more to ask.
+    WhenDone,
+    /// It has said that it goes.
+    Said,
+}
+
 /// Who uses a connection, and what is known of its own part of the disk.
 pub(crate) struct Client {
     dice: Dice,
@@ -113,8 +125,7 @@ pub(crate) struct Client {
     serial: u64,
     /// Its connection takes requests.
     is_ready: bool,
-    /// It goes in good order when it has nothing more to ask.
-    leaves: bool,
+    leaving: Leaving,
     pub(crate) namespace: Option<RemoteNamespace>,
     pub(crate) ended: bool,
     /// Requests that succeeded.
@@ -133,7 +144,7 @@ impl Client {
             left: requests,
             serial: 0,
             is_ready: false,
-            leaves: true,
+            leaving: Leaving::WhenDone,
             namespace: None,
             ended: false,
             succeeded: 0,
@@ -143,12 +154,40 @@ impl Client {
 
     /// It stays until it is told to leave.
     pub(crate) fn stay(&mut self) {
-        self.leaves = false;
+        self.leaving = Leaving::NotYet;
+    }
+
+    /// Passes words on, between it and its connection.
+    pub(crate) fn talk<C: ClientConsumer>(&mut self, now: Instant, connection: &mut C) {
+        loop {
+            while let Some(action) = Consumer::poll_action(connection) {
+                match C::hear(action) {
+                    Heard::Ready => self.is_ready = true,
+                    Heard::Namespace(namespace) => {
+                        (self.is_ready, self.namespace) = (true, Some(*namespace));
+                    }
+                    Heard::Completed(completion) => self.completed(completion),
+                    Heard::Failed => self.is_ready = false,
+                    Heard::Nothing => {}
+                }
+            }
+            let Some(request) = self.ask().filter(|_| !self.ended) else { break };
+            Consumer::handle_input(connection, now, C::submit(request));
+        }
+        let is_done = self.left == 0 && self.under_way.is_empty();
+        if self.is_ready && self.leaving == Leaving::WhenDone && is_done && !self.ended {
+            self.leaving = Leaving::Said;
+            Consumer::handle_input(connection, now, C::leave());
+        }
     }
 
     /// It leaves; false if it was told so before.
     pub(crate) fn leave(&mut self) -> bool {
-        !std::mem::replace(&mut self.leaves, true)
+        let stayed = self.leaving == Leaving::NotYet;
+        if stayed {
+            self.leaving = Leaving::WhenDone;
+        }
+        stayed
     }
 
     /// The next request, if there is to be one now.
@@ -249,47 +288,17 @@ pub(crate) struct ClientEnd<C> {
     mishap: Mishap,
     send: Transmit,
     out: Vec<u8>,
-    left: bool,
 }
 
-impl<C: ClientConnection> ClientEnd<C> {
+impl<C> ClientEnd<C> {
     /// Of this connection.
     pub(crate) fn new(connection: C, client: &Rc<RefCell<Client>>, mishap: Mishap) -> Self {
         let send = Transmit::new(BUDGET, PIECES);
-        Self { connection, client: Rc::clone(client), mishap, send, out: Vec::new(), left: false }
-    }
-
-    /// Passes words on, both ways.
-    fn talk(&mut self, now: Instant) {
-        let mut client = self.client.borrow_mut();
-        loop {
-            while let Some(action) = self.connection.poll_action() {
-                match C::hear(action) {
-                    Heard::Ready => client.is_ready = true,
-                    Heard::Namespace(namespace) => {
-                        (client.is_ready, client.namespace) = (true, Some(*namespace));
-                    }
-                    Heard::Completed(completion) => client.completed(completion),
-                    Heard::Failed => client.is_ready = false,
-                    Heard::Nothing => {}
-                }
-            }
-            let Some(request) = client.ask().filter(|_| !client.ended) else { break };
-            self.connection.handle_input(now, C::submit(request));
-        }
-        let is_done = client.left == 0 && client.under_way.is_empty();
-        if client.is_ready
-            && client.leaves
-            && is_done
-            && !client.ended
-            && !std::mem::replace(&mut self.left, true)
-        {
-            self.connection.handle_input(now, C::leave());
-        }
+        Self { connection, client: Rc::clone(client), mishap, send, out: Vec::new() }
     }
 }
 
-impl<C: ClientConnection> Endpoint for ClientEnd<C> {
+impl<C: ClientConsumer + Connection> Endpoint for ClientEnd<C> {
     fn staging(&self) -> usize {
         C::STAGING
     }
@@ -315,13 +324,14 @@ impl<C: ClientConnection> Endpoint for ClientEnd<C> {
     fn handle_connected(&mut self, _now: Instant, _local: SocketAddr, _peer: SocketAddr) {}
 
     fn handle_ended(&mut self, now: Instant, how: Ended) {
-        self.connection.handle_ended(now, how);
-        self.client.borrow_mut().ended = true;
-        self.talk(now);
+        Connection::handle_ended(&mut self.connection, now, how);
+        let mut client = self.client.borrow_mut();
+        client.ended = true;
+        client.talk(now, &mut self.connection);
     }
 
     fn turn(&mut self, now: Instant) {
-        self.talk(now);
+        self.client.borrow_mut().talk(now, &mut self.connection);
     }
 
     fn poll_transmit(&mut self, now: Instant, send: &mut Transmit) {

@@ -1,5 +1,6 @@
-//! Trials of connections over software iWARP of any shape, through a network that delays and cuts: revisions of MPA, markers, CRCs, RDMA Reads at a time, ways to show
-//! readiness, segments, lengths of queues, both protocols, logins and set-ups that are refused, and ends at any byte.
+//! Trials of connections over software RDMA of any shape. Over iWARP, through a network that delays and cuts: revisions of MPA, markers, CRCs, RDMA Reads at a time, ways
+//! to show readiness, segments, lengths of queues, both protocols, logins and set-ups that are refused, and ends at any byte. Over RoCE, through a network that also loses,
+//! doubles and damages: path MTUs, RDMA Reads at a time, lengths of queues, the same protocols and refusals, and clients that are gone at any moment.
 //!
 //! What is promised: no request finds or leaves other data than was written, each ends once, and everything that a connection held comes back.
 
@@ -11,24 +12,30 @@ use std::task::Waker;
 use std::time::Duration;
 
 use buf::{Account, Buf, Pool};
-use engine::{Core, ListenerRole, Transport};
-use host::{Dialer as _, Endpoint, EndpointId};
+use engine::{Core, ListenerRole, ROCE_SLOT, Transport};
+use host::{DatagramEndpoint, Dialer as _, Endpoint, EndpointId};
 use iscsi::datamover::iser::{InitiatorConnection, Invalidation, initiator_needs, private_data};
 use iwarp::Role;
 use iwarp::mpa::{Offer, Revision, RtrKinds};
+use names::ROCE_PORT;
 use nvme::host::Queue;
 use nvme::rdma::HostConnection;
 use protocol::Instant;
+use roce::endpoint::Target;
+use roce::mtu::Mtu;
 use verbs::{PrivateData, QueueLimits};
 use volume::{CoreId, Extent, Operation, Outcome, QueueContext, Ram, Request, Tag, Volume};
 
+use crate::client_machine::ClientMachine;
 use crate::dice::{Dice, Odds};
 use crate::failure::TrialFailure;
 use crate::network_conditions::NetworkConditions;
 use crate::peers::{SUBSYSTEM, TARGET, host};
-use crate::random_clients::{BLOCK, Client, ClientEnd, Mishap};
+use crate::random_clients::{BLOCK, Client, ClientConsumer, ClientEnd, Mishap};
+use crate::random_datagram_clients::{DatagramClientEnd, Join, Wish};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
+use crate::sockets::DatagramFaults;
 use crate::world::{World, WorldDialer};
 
 /// NVMe/RDMA over software iWARP, at a host.
@@ -44,6 +51,8 @@ const CLIENT_POOL: usize = 16 << 20;
 const REQUESTS: std::ops::RangeInclusive<usize> = 0..=12;
 /// Bytes behind which a stream is cut: within its set-up, a login, or the data.
 const CUTS: [std::ops::RangeInclusive<usize>; 3] = [1..=60, 61..=2000, 2001..=120_000];
+/// Trains of datagrams behind which a client is gone: within its set-up, a login, or the data.
+const SILENCES: [std::ops::RangeInclusive<usize>; 3] = [1..=3, 4..=12, 13..=200];
 /// The longest that the disk takes for a request.
 const SLOWEST: Duration = Duration::from_millis(2);
 /// Within which time a stream is reset, if it is.
@@ -51,8 +60,9 @@ const RESET: Duration = Duration::from_millis(400);
 /// How long after each other clients come, and how long all of them have.
 const COMING: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_millis(30);
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How long after them everything has come back.
+/// How long after them everything has come back. Nobody tells a server of a client that is gone: its pings over datagrams find out.
 const AFTERMATH: Duration = Duration::from_secs(40);
+const AFTERMATH_OVER_DATAGRAMS: Duration = Duration::from_secs(70);
 /// The clock's longest step.
 const STRIDE: Duration = Duration::from_millis(50);
 /// What may be left when all is over, in bytes: tables of the thread that keep their size.
@@ -63,14 +73,25 @@ const LEFT: usize = 64 << 10;
 pub enum PlantedBug {
     /// None.
     None,
-    /// Bits of what is sent change.
+    /// Bits of what is sent change, and no end looks at the sums of datagrams.
     Flips,
     /// Some of the server's buffers never come back.
     Leak,
 }
 
+/// What carries RDMA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// Software iWARP, on streams.
+    Iwarp,
+    /// Software RoCEv2, on datagrams.
+    Roce,
+}
+
 /// What a trial is about.
 pub struct Scenario {
+    /// What carries it.
+    pub carrier: Carrier,
     /// What is spoken on port 1, iSCSI, and on port 2, NVMe.
     pub listeners: fn(&dyn Volume) -> Vec<ListenerRole>,
     /// Bytes of the heap that this thread has.
@@ -94,7 +115,13 @@ pub fn random_connections(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Re
     Err(TrialFailure::Memory(format!("everybody is gone, and {left} bytes are in use")))
 }
 
-/// A client with its streams.
+/// What a client has in its world.
+enum End {
+    Stream(Box<dyn Endpoint>),
+    Socket(Box<dyn DatagramEndpoint>),
+}
+
+/// A client with its streams or sockets.
 struct Visit {
     client: Rc<RefCell<Client>>,
     /// The client of the admin queue, if it is a host.
@@ -111,6 +138,7 @@ struct Trial {
     disk: Arc<dyn Volume>,
     dice: Dice,
     visits: Vec<Visit>,
+    carrier: Carrier,
     bug: PlantedBug,
 }
 
@@ -131,9 +159,15 @@ impl Trial {
         let mut world = World::new(NetworkConditions { delay, longest, cuts: Odds(1) }, dice.fork());
         world.set_idle(STRIDE);
         let listeners = (scenario.listeners)(&*disk);
-        let transport = Transport::Iwarp { crc: dice.coin() };
+        let transport = match scenario.carrier {
+            Carrier::Iwarp => Transport::Iwarp { crc: dice.coin() },
+            Carrier::Roce => {
+                world.set_datagram_faults(faults(bug, &mut dice));
+                Transport::Roce { socket: server(ROCE_PORT), service: 1 }
+            }
+        };
         serve(&mut world, disk, Serving { listeners, transport, cores: 1, pool: SERVER_POOL, hook: None })?;
-        Ok(Self { world, disk: ram, dice, visits: Vec::new(), bug })
+        Ok(Self { world, disk: ram, dice, visits: Vec::new(), carrier: scenario.carrier, bug })
     }
 
     fn run(mut self) -> Result<usize, TrialFailure> {
@@ -152,7 +186,10 @@ impl Trial {
                 visit.number
             )));
         }
-        self.pass(AFTERMATH);
+        self.pass(match self.carrier {
+            Carrier::Iwarp => AFTERMATH,
+            Carrier::Roce => AFTERMATH_OVER_DATAGRAMS,
+        });
         self.check()
     }
 
@@ -212,21 +249,29 @@ impl Trial {
     }
 
     /// A connection of an initiator.
-    fn initiator(&mut self, at: usize) -> Box<dyn Endpoint> {
+    fn initiator(&mut self, at: usize) -> End {
         let (client, number) = (Rc::clone(&self.visits[at].client), self.visits[at].number);
         let target = if self.dice.below(16) == 0 { "iqn.2026-11.org.linerate:none" } else { TARGET };
         let name = format!("iqn.2026-11.org.example:peer{number}").parse().ok();
         let (Some(name), Ok(target)) = (name, target.parse()) else { unreachable!("both are names") };
         let config = iscsi::initiator::Config::new(name, [0x80, 0, 0, 0, 0, number], Some(target), 0);
         let invalidation = if self.dice.coin() { Invalidation::Used } else { Invalidation::NotUsed };
-        let pair = self.queue_pair(at, private_data(invalidation), initiator_needs());
-        let (now, pool) = (self.world.now(), self.visits[at].pool.clone());
+        let needs = initiator_needs();
+        let pool = self.visits[at].pool.clone();
+        if self.carrier == Carrier::Roce {
+            let wish = self.wish(1, private_data(invalidation), needs);
+            let entropy = Box::new(self.dice.fork());
+            let join = move |now, pair| InitiatorConnection::new(now, config, pool, entropy, pair);
+            return self.socket(at, wish, (&client, Box::new(join)));
+        }
+        let pair = self.queue_pair(at, private_data(invalidation), needs);
+        let now = self.world.now();
         let connection = InitiatorConnection::new(now, config, pool, Box::new(self.dice.fork()), pair);
-        Box::new(ClientEnd::new(connection, &client, self.mishap()))
+        End::Stream(Box::new(ClientEnd::new(connection, &client, self.mishap())))
     }
 
     /// A connection of a host: of one queue.
-    fn host(&mut self, at: usize, client: &Rc<RefCell<Client>>, queue: Queue) -> Box<dyn Endpoint> {
+    fn host(&mut self, at: usize, client: &Rc<RefCell<Client>>, queue: Queue) -> End {
         let config = nvme::host::Config {
             host: host(self.visits[at].number),
             subnqn: SUBSYSTEM.into(),
@@ -236,9 +281,46 @@ impl Trial {
             command_time: nvme::limits::COMMAND_TIME,
             queue,
         };
-        let pair = self.queue_pair(at, RdmaHost::private_data(&config), RdmaHost::needs(&config));
+        let needs = RdmaHost::needs(&config);
+        if self.carrier == Carrier::Roce {
+            let wish = self.wish(2, RdmaHost::private_data(&config), needs);
+            let join = move |now, pair| HostConnection::<roce::Connection>::new(pair, config, now);
+            return self.socket(at, wish, (client, Box::new(join)));
+        }
+        let pair = self.queue_pair(at, RdmaHost::private_data(&config), needs);
         let connection = RdmaHost::new(pair, config, self.world.now());
-        Box::new(ClientEnd::new(connection, client, self.mishap()))
+        End::Stream(Box::new(ClientEnd::new(connection, client, self.mishap())))
+    }
+
+    /// A client's end of a queue pair over datagrams.
+    fn socket<C: ClientConsumer<QueuePair = roce::Connection> + 'static>(
+        &mut self,
+        at: usize,
+        target: Target,
+        (client, join): (&Rc<RefCell<Client>>, Join<C>),
+    ) -> End {
+        let silence = match SILENCES.get(self.dice.index(2 * SILENCES.len())) {
+            Some(range) => self.dice.within(range.clone()),
+            None => usize::MAX,
+        };
+        let wish =
+            Wish { target, pool: self.visits[at].pool.clone(), entropy: Box::new(self.dice.fork()), silence };
+        End::Socket(Box::new(DatagramClientEnd::new(wish, client, join)))
+    }
+
+    /// What a client asks for over datagrams: a queue pair of any shape, with words that now and then nobody understands.
+    fn wish(&mut self, port: u16, words: PrivateData, needs: QueueLimits) -> Target {
+        let dice = &mut self.dice;
+        let QueueLimits { sends, receives, regions, longest } = needs;
+        let (sends, regions) = if dice.coin() { (sends, regions) } else { (5, 2) };
+        let mtus = [Mtu::Bytes256, Mtu::Bytes512, Mtu::Bytes1024, Mtu::Bytes2048, Mtu::Bytes4096];
+        let config = roce::Config {
+            queues: QueueLimits { sends, receives, regions, longest },
+            mtu: mtus[dice.index(mtus.len())],
+            reads_served: [0, 1, 2, 16, 128][dice.index(5)],
+            reads_sent: [0, 1, 16][dice.index(3)],
+        };
+        Target { address: server(ROCE_PORT), port, config, private_data: noise(dice, words) }
     }
 
     /// A queue pair of any shape, whose words are now and then none that anybody understands.
@@ -254,9 +336,7 @@ impl Trial {
         let ord = [0, 1, 16][dice.index(3)];
         let offer = Offer { revision, markers: dice.coin(), crc: dice.coin(), rtr, ird, ord };
         let queues = if dice.coin() { needs } else { QueueLimits { sends: 5, regions: 2, ..needs } };
-        let mut noise = vec![0; dice.within(0..=40)];
-        protocol::Entropy::fill(dice, &mut noise);
-        let words = PrivateData::new(&noise).filter(|_| dice.below(16) == 0).unwrap_or(words);
+        let words = noise(dice, words);
         let config = iwarp::Config {
             role: Role::Initiator(words),
             offer,
@@ -317,20 +397,47 @@ impl Trial {
     }
 }
 
+/// The server's address.
+fn server(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+/// Those words, or now and then others.
+fn noise(dice: &mut Dice, words: PrivateData) -> PrivateData {
+    let mut noise = vec![0; dice.within(0..=40)];
+    protocol::Entropy::fill(dice, &mut noise);
+    PrivateData::new(&noise).filter(|_| dice.below(16) == 0).unwrap_or(words)
+}
+
+/// A network of any quality.
+fn faults(bug: PlantedBug, dice: &mut Dice) -> DatagramFaults {
+    if bug == PlantedBug::Flips {
+        return DatagramFaults { damaged: Odds(20), sums_unchecked: true, ..DatagramFaults::NONE };
+    }
+    let mut odds = || [Odds::NEVER, Odds(2), Odds(20), Odds(80)][dice.index(4)];
+    DatagramFaults { lost: odds(), doubled: odds(), late: odds(), damaged: odds(), sums_unchecked: false }
+}
+
 /// Sees every write; with a leak it keeps the memory of some.
 fn watch(bug: PlantedBug) -> Watch {
     let (mut kept, mut count) = (Vec::new(), 0_u32);
     Arc::new(Mutex::new(Box::new(move |effect: &Effect<'_>| {
         count += 1;
-        if bug == PlantedBug::Leak && count.is_multiple_of(16) {
+        if bug == PlantedBug::Leak && count.is_multiple_of(4) {
             kept.push(effect.data.clone());
         }
     })))
 }
 
 impl Visit {
-    fn dial(&mut self, port: u16, end: Box<dyn Endpoint>) {
-        self.streams.push(WorldDialer.dial(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), end));
+    fn dial(&mut self, port: u16, end: End) {
+        self.streams.push(match end {
+            End::Stream(end) => WorldDialer.dial(server(port), end),
+            End::Socket(end) => {
+                let machine = ClientMachine::new();
+                machine.open_socket(machine.at(ROCE_PORT), ROCE_SLOT, end)
+            }
+        });
     }
 
     /// All that there is of it is gone.

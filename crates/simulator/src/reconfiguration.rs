@@ -319,6 +319,7 @@ impl Trial {
                 PlantedBug::FenceUnknownVolume => Some(unknown_fence()),
                 _ => None,
             },
+            entropy: trial.world.entropy(),
             journal: Arc::clone(&trial.world.journal) as Arc<dyn Journal>,
             observer: Arc::clone(&trial.ledger) as Arc<dyn engine::ControlObserver>,
         };

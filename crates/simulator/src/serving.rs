@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{Catalogue, ControlObserver, Core, EngineConfig, ListenerRole, Message, NamedVolume, Transport};
+use engine::{
+    Catalogue, ControlObserver, Core, EngineConfig, EntropySource, ListenerRole, Message, NamedVolume,
+    Transport,
+};
 use host::{CoreIndex, Journal, World as HostWorld};
 use volume::Volume;
 
@@ -11,6 +14,7 @@ use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, PlantedBug};
 use crate::failure::TrialFailure;
 use crate::mail::{Mail, MessageHook, Sender};
+use crate::trial::{bind, carry};
 use crate::world::{World, WorldDialer};
 
 /// What a server is like.
@@ -34,6 +38,7 @@ pub(crate) struct Makings {
     pub(crate) pool: usize,
     /// What is done to the messages between its cores.
     pub(crate) hook: Option<MessageHook<Message>>,
+    pub(crate) entropy: EntropySource,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) observer: Arc<dyn ControlObserver>,
 }
@@ -42,19 +47,20 @@ pub(crate) struct Makings {
 pub(crate) fn cores(
     disk: Arc<dyn Volume>,
     serving: Serving,
+    entropy: EntropySource,
 ) -> Result<(Vec<Core>, Arc<Mail<Message>>), TrialFailure> {
     let Serving { listeners, transport, cores, pool, hook } = serving;
     let mut catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume: disk }], listeners);
-    catalogue.listeners.iter_mut().for_each(|listening| listening.transport = transport);
+    carry(&mut catalogue, transport);
     let (journal, observer) = (Arc::new(host::Silent), Arc::new(host::Silent));
-    make_cores(Makings { catalogue, cores, pool, hook, journal, observer })
+    make_cores(Makings { catalogue, cores, pool, hook, entropy, journal, observer })
 }
 
 /// The cores of a server, and their mailboxes.
 pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Message>>), TrialFailure> {
     let config = Arc::new(EngineConfig {
         pool_limit: makings.pool,
-        entropy: Arc::new(|| Box::new(Dice::new(1))),
+        entropy: makings.entropy,
         journal: makings.journal,
         observer: makings.observer,
         roce: Arc::default(),
@@ -86,7 +92,9 @@ pub(crate) fn serve(
     disk: Arc<dyn Volume>,
     serving: Serving,
 ) -> Result<(), TrialFailure> {
-    let (cores, mail) = cores(disk, serving)?;
+    let transport = serving.transport;
+    let (cores, mail) = cores(disk, serving, world.entropy())?;
     world.start_server(cores, mail);
+    bind(world, transport);
     Ok(())
 }

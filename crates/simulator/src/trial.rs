@@ -10,9 +10,11 @@ use engine::incarnation::Mark;
 use engine::remote::{self, Access};
 use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message, NamedVolume, Transport};
 use host::{CoreIndex, OpenMode, World as HostWorld};
+use names::RdmaTransport;
 use protocol::Instant;
 use volume::{CoreId, OpenError, QueueContext, Volume, VolumeQueue};
 
+use crate::client_machine::ClientMachine;
 use crate::dice::{Dice, Odds};
 use crate::disk::{CrashDisk, DiskOptions, PlantedBug, SECTOR};
 use crate::failure::TrialFailure;
@@ -20,6 +22,7 @@ use crate::keeper::Keeper;
 use crate::mail::{Mail, Sender};
 use crate::marks::Marks;
 use crate::network_conditions::NetworkConditions;
+use crate::sockets::DatagramFaults;
 use crate::spread::Spread;
 use crate::workload::Workload;
 use crate::world::{World, WorldDialer};
@@ -55,8 +58,8 @@ fn open(disk: &CrashDisk) -> Result<Box<dyn VolumeQueue>, OpenError> {
 
 /// Buffers of the server, in bytes.
 const SERVER_POOL: usize = 8 << 20;
-/// Steps of the world after which an opening that has not succeeded is tried again.
-pub(crate) const PATIENCE: usize = 20_000;
+/// Steps of the world within which a volume opens: long, because a network that takes clients out of reach lets time pass.
+pub(crate) const PATIENCE: usize = 60_000;
 /// Steps of the world for each step of the workload.
 pub(crate) const WORLD_STEPS: usize = 4;
 
@@ -80,7 +83,7 @@ impl Scenario {
     }
 
     /// What carries the protocol.
-    fn transport(&self) -> Transport {
+    pub(crate) fn transport(&self) -> Transport {
         transport_of(&self.access)
     }
 }
@@ -97,7 +100,30 @@ pub(crate) fn transport_of(access: &Access) -> Transport {
         Access::Iscsi { url, .. } => url.options.rdma,
         Access::Nvme { url } => url.options.rdma,
     };
-    if rdma.is_some() { Transport::Iwarp { crc: false } } else { Transport::Tcp }
+    match rdma.map(|rdma| rdma.transport) {
+        None => Transport::Tcp,
+        Some(RdmaTransport::Roce { udp_port }) => {
+            Transport::Roce { socket: SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port)), service: 1 }
+        }
+        Some(RdmaTransport::Iwarp) => Transport::Iwarp { crc: false },
+    }
+}
+
+/// Has all of a catalogue's listeners carried so. Over datagrams they share a socket, and their services are the ports from 1.
+pub(crate) fn carry(catalogue: &mut Catalogue, transport: Transport) {
+    for (port, listening) in (1..).zip(&mut catalogue.listeners) {
+        listening.transport = match transport {
+            Transport::Roce { socket, .. } => Transport::Roce { socket, service: port },
+            other => other,
+        };
+    }
+}
+
+/// Binds the socket of a server that has just started, if its transport has one.
+pub(crate) fn bind(world: &mut World<Core>, transport: Transport) {
+    if let Transport::Roce { socket, .. } = transport {
+        world.bind(socket);
+    }
 }
 
 /// A whole server with its disk, behind a network that delays, cuts into chunks and resets; the client reconnects, and the
@@ -113,6 +139,7 @@ pub fn served(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> R
         cuts: Odds(2),
     };
     let mut world = World::new(conditions, dice.fork());
+    world.set_datagram_faults(DatagramFaults::USUAL);
     let mut workload = Workload::new(SECTORS, SECTOR, dice.fork());
     for cut in 0..cuts {
         start_server(&mut world, &disk, (scenario, keeper.begin()?))?;
@@ -163,14 +190,14 @@ pub(crate) fn start_server(
         .ok_or_else(|| TrialFailure::Broken("the scenario has no listener".to_owned()))?;
     let config = Arc::new(EngineConfig {
         pool_limit: SERVER_POOL,
-        entropy: Arc::new(|| Box::new(Dice::new(1))),
+        entropy: world.entropy(),
         journal: Arc::clone(&world.journal) as Arc<dyn host::Journal>,
         observer: Arc::clone(&world.observed) as Arc<dyn engine::ControlObserver>,
         roce: Arc::default(),
     });
     let volume: Arc<dyn Volume> = Arc::new(volume);
     let mut catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], vec![listener]);
-    catalogue.listeners.iter_mut().for_each(|listening| listening.transport = scenario.transport());
+    carry(&mut catalogue, scenario.transport());
     let mail = Arc::new(Mail::<Message>::new(scenario.cores.into()));
     let core = |core| {
         let context = HostWorld {
@@ -184,6 +211,7 @@ pub(crate) fn start_server(
     };
     let cores = (0..scenario.cores).map(core).collect::<Result<_, _>>()?;
     world.start_server(cores, Arc::clone(&mail));
+    bind(world, scenario.transport());
     Ok(())
 }
 
@@ -193,9 +221,9 @@ pub(crate) fn connect(
     scenario: &Scenario,
 ) -> Result<Box<dyn VolumeQueue>, TrialFailure> {
     let context = remote::ClientContext {
-        dialer: Arc::new(WorldDialer),
+        dialer: Arc::new(ClientMachine::new()),
         waker: Waker::noop().clone(),
-        entropy: Arc::new(|| Box::new(Dice::new(2))),
+        entropy: world.entropy(),
     };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     let mut opening = remote::open(address, scenario.access.clone(), &context);

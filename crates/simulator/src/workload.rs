@@ -63,6 +63,13 @@ impl Workload {
         self
     }
 
+    /// Answers may come late: see [`History::with_late_answers`].
+    #[must_use]
+    pub fn with_late_answers(mut self) -> Self {
+        self.history = self.history.with_late_answers();
+        self
+    }
+
     /// Requests of so many blocks at most.
     #[must_use]
     pub fn with_longest(mut self, longest: usize) -> Self {

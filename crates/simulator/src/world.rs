@@ -1,4 +1,4 @@
-//! A server and its clients, joined by simulated streams, on one thread and one clock.
+//! A server and its clients, joined by simulated streams and datagrams, on one thread and one clock.
 //!
 //! # Fault model
 //! * Bytes of one stream stay in order. They are cut into chunks of any size, each of which travels for any time within
@@ -13,6 +13,7 @@
 //! * A stream may be severed ([`World::sever`]): the client is told, and the server is not before what travels has reached it, late.
 //! * An end that does not read closes its window ([`World::set_window`]): the other end's sends wait for as long.
 //! * The network may damage what it carries ([`World::damage`]).
+//! * Sockets for datagrams are beside the streams; `sockets` states what happens to what they send.
 //!
 //! The server is any [`host::Service`], in production the engine's; clients are what the
 //! [`WorldDialer`] is given. Neither can tell this world from the reactor.
@@ -20,26 +21,35 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use host::{Accepted, CoreIndex, Dialer, Endpoint, EndpointId, ListenerId, Postbox as _, Recording, Service};
+use engine::EntropySource;
+use host::{
+    Accepted, CoreIndex, DatagramEndpoint, Dialer, Endpoint, EndpointId, ListenerId, Postbox as _, Recording,
+    Service, SlotField,
+};
 use protocol::{Ended, Instant};
 
 use crate::damage::Damage;
 use crate::dice::Dice;
 use crate::end::End;
 use crate::link::Link;
+use crate::lock;
+use crate::machines;
 use crate::mail::{Mail, Sender};
 use crate::network_conditions::NetworkConditions;
 use crate::observed::Observed;
+use crate::sockets::{DatagramFaults, Side, Sockets, Wish as SocketWish};
 
 /// `ECONNRESET` and `ECONNREFUSED`.
 const RESET: Ended = Ended::Failed(104);
 const REFUSED: Ended = Ended::Failed(111);
 /// Messages that one of several cores takes in a turn, at most one less: few, so that others overtake them.
 const MOST_MESSAGES: usize = 4;
+/// What tells the dice for secrets from those for what happens.
+const SECRETS: u64 = 0x5ec2_e75e_c2e7_5ec2;
 /// The longest that one step of the world lets time pass when nothing is due.
 const IDLE_STEP: Duration = Duration::from_millis(1);
 /// How long the last sends of an end that wants its stream closed may take, as in the reactor.
@@ -50,8 +60,15 @@ type Wish = (SocketAddr, EndpointId, Box<dyn Endpoint>);
 
 thread_local! {
     static DIALS: RefCell<Vec<Wish>> = const { RefCell::new(Vec::new()) };
+    static SOCKETS: RefCell<Vec<SocketWish>> = const { RefCell::new(Vec::new()) };
     static WAKES: RefCell<Vec<EndpointId>> = const { RefCell::new(Vec::new()) };
     static NEXT: RefCell<u64> = const { RefCell::new(0) };
+}
+
+fn forget_wishes() {
+    DIALS.take();
+    SOCKETS.take();
+    WAKES.take();
 }
 
 fn next_endpoint() -> EndpointId {
@@ -78,6 +95,17 @@ impl Dialer for WorldDialer {
     fn dial(&self, peer: SocketAddr, endpoint: Box<dyn Endpoint>) -> EndpointId {
         let name = next_endpoint();
         DIALS.with_borrow_mut(|dials| dials.push((peer, name, endpoint)));
+        name
+    }
+
+    fn open_socket(
+        &self,
+        address: SocketAddr,
+        _slot: SlotField,
+        endpoint: Box<dyn DatagramEndpoint>,
+    ) -> EndpointId {
+        let name = next_endpoint();
+        SOCKETS.with_borrow_mut(|sockets| sockets.push(SocketWish { name, address, endpoint }));
         name
     }
 
@@ -135,6 +163,14 @@ impl Frozen {
         }
     }
 
+    /// True while whoever has a socket does something.
+    fn lets_run(self, side: Side) -> bool {
+        match side {
+            Side::Client => true,
+            Side::Server(core) => !self.holds(core),
+        }
+    }
+
     fn server(self, stream: &mut Stream) -> Option<&mut Served> {
         stream.server.as_mut().filter(|server| !self.holds(server.core))
     }
@@ -150,9 +186,12 @@ struct Running<S: Service> {
 pub struct World<S: Service> {
     now: Instant,
     dice: Dice,
+    /// What processes draw their secrets from, so that they do not change what happens to them.
+    secrets: Dice,
     conditions: NetworkConditions,
     server: Option<Running<S>>,
     streams: BTreeMap<EndpointId, Stream>,
+    sockets: Sockets,
     frozen: Frozen,
     /// Bytes of a stream that wait at an end which does not read, at most.
     window: usize,
@@ -175,14 +214,17 @@ pub struct World<S: Service> {
 impl<S: Service> World<S> {
     /// A world in which nothing listens yet.
     pub fn new(conditions: NetworkConditions, dice: Dice) -> Self {
-        DIALS.take();
-        WAKES.take();
+        forget_wishes();
+        let mut secrets = Dice::new(dice.clone().below(u64::MAX) ^ SECRETS);
+        machines::begin(secrets.fork());
         Self {
             now: Instant::ZERO,
             dice,
+            secrets,
             conditions,
             server: None,
             streams: BTreeMap::new(),
+            sockets: Sockets::new(),
             frozen: Frozen::Nothing,
             window: usize::MAX,
             timeless: false,
@@ -198,6 +240,34 @@ impl<S: Service> World<S> {
     /// Starts a server with these cores, which have the mailboxes of `mail`.
     pub fn start_server(&mut self, cores: Vec<S>, mail: Arc<Mail<S::Message>>) {
         self.server = Some(Running { cores, mail });
+    }
+
+    /// Binds sockets for datagrams for the server: one for each core, all at this address.
+    pub fn bind(&mut self, local: SocketAddr) {
+        let Some(running) = &mut self.server else { return };
+        for (core, service) in running.cores.iter_mut().enumerate() {
+            let opened = self.sockets.opened(next_endpoint(), local);
+            if let Some(mut endpoint) = service.open_socket(self.now, opened.clone()) {
+                endpoint.handle_opened(self.now, opened.clone());
+                self.sockets.insert(&opened, (Side::Server(core), endpoint));
+            }
+        }
+    }
+
+    /// Entropy for one process of this world, each part of which has its own.
+    pub(crate) fn entropy(&mut self) -> EntropySource {
+        let dice = Mutex::new(self.secrets.fork());
+        Arc::new(move || Box::new(lock(&dice).fork()))
+    }
+
+    /// What the network does to datagrams from now on.
+    pub fn set_datagram_faults(&mut self, faults: DatagramFaults) {
+        self.sockets.faults = faults;
+    }
+
+    /// Datagrams that were lost, doubled, late or damaged by those.
+    pub fn struck_datagrams(&self) -> u64 {
+        self.sockets.struck
     }
 
     /// The cores of the server that runs, if one does.
@@ -225,6 +295,7 @@ impl<S: Service> World<S> {
             (stream.server, stream.waits) = (None, false);
             stream.client.end(self.now, RESET);
         }
+        self.sockets.end_server();
         self.frozen = Frozen::Nothing;
     }
 
@@ -264,8 +335,9 @@ impl<S: Service> World<S> {
         }
     }
 
-    /// Resets a stream that a client has dialled.
+    /// Resets a stream that a client has dialled. A client's socket closes: its peer hears nothing of it.
     pub fn reset(&mut self, name: EndpointId) {
+        self.sockets.close(self.now, name, RESET);
         if let Some(stream) = self.streams.get_mut(&name) {
             reset(stream, self.now);
         }
@@ -273,6 +345,7 @@ impl<S: Service> World<S> {
 
     /// Lets a client's end take a turn.
     pub fn wake_client(&mut self, name: EndpointId) {
+        self.sockets.wake(self.now, name);
         if let Some(stream) = self.streams.get_mut(&name) {
             stream.client.receive(self.now, &[]);
         }
@@ -306,6 +379,9 @@ impl<S: Service> World<S> {
     }
 
     fn open_streams(&mut self) {
+        for wish in SOCKETS.take() {
+            self.sockets.open(self.now, wish);
+        }
         for (address, name, endpoint) in DIALS.take() {
             let mut client = End::new(endpoint);
             let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1024));
@@ -356,18 +432,24 @@ impl<S: Service> World<S> {
     }
 
     fn cut_something(&mut self) {
-        if !self.dice.happens(self.conditions.cuts) || self.streams.is_empty() {
+        let count = self.streams.len() + self.sockets.clients();
+        if !self.dice.happens(self.conditions.cuts) || count == 0 {
             return;
         }
-        let chosen = self.dice.index(self.streams.len());
-        let Some(stream) = self.streams.values_mut().nth(chosen) else { return };
-        reset(stream, self.now);
+        let chosen = self.dice.index(count);
+        match self.streams.values_mut().nth(chosen) {
+            Some(stream) => reset(stream, self.now),
+            None => self.sockets.lose_sight(self.now, chosen - self.streams.len(), &mut self.dice),
+        }
     }
 
     fn run_server(&mut self) {
         let Some(running) = self.server.as_mut().filter(|_| self.frozen != Frozen::All) else { return };
         if let ([service], false) = (&mut running.cores[..], self.loose) {
-            while run_core(self.now, (0, service), (&running.mail, usize::MAX, None), &mut self.streams) {}
+            let ends = (&mut self.streams, &mut self.sockets);
+            let (streams, sockets) = ends;
+            let mail = &running.mail;
+            while run_core(self.now, (0, service), (mail, usize::MAX, None), (streams, sockets)) {}
             return;
         }
         for _ in 0..running.cores.len() {
@@ -381,7 +463,7 @@ impl<S: Service> World<S> {
             let Some(service) = running.cores.get_mut(core) else { return };
             let most = self.dice.index(MOST_MESSAGES);
             let mail = (&*running.mail, most, Some(&mut self.dice));
-            run_core(self.now, (core, service), mail, &mut self.streams);
+            run_core(self.now, (core, service), mail, (&mut self.streams, &mut self.sockets));
         }
     }
 
@@ -390,11 +472,13 @@ impl<S: Service> World<S> {
             if let Some(stream) = self.streams.get_mut(&name) {
                 stream.client.receive(self.now, &[]);
             }
+            self.sockets.wake(self.now, name);
         }
     }
 
     fn transmit(&mut self) {
-        let Self { now, dice, conditions, streams, frozen, window, damage, .. } = self;
+        let Self { now, dice, conditions, streams, sockets, frozen, window, damage, .. } = self;
+        sockets.transmit(*now, (conditions, dice), |side| frozen.lets_run(side));
         for stream in streams.values_mut() {
             let behind = stream.server.as_ref().map_or(0, |server| server.end.staged());
             let room = window.saturating_sub(stream.to_server.bytes() + behind);
@@ -434,9 +518,10 @@ impl<S: Service> World<S> {
         let to_server =
             self.streams.values().filter(|stream| awaited(stream)).map(|stream| &stream.to_server);
         let links = to_server.chain(self.streams.values().map(|stream| &stream.to_client));
-        let next = links.filter_map(Link::due).min();
+        let next = links.filter_map(Link::due).chain(self.sockets.due()).min();
         let idle = self.now + self.idle;
         self.now = next.unwrap_or(idle).min(idle).max(self.now);
+        self.sockets.deliver(self.now, |side| frozen.lets_run(side));
         for stream in self.streams.values_mut() {
             while let Some(bytes) = awaited(stream).then(|| stream.to_server.arrive(self.now)).flatten() {
                 match &mut stream.server {
@@ -458,6 +543,11 @@ impl<S: Service> World<S> {
 
     fn run_timers(&mut self) {
         let (now, frozen, timeless) = (self.now, self.frozen, self.timeless);
+        let are_forgotten = |side| match side {
+            Side::Client => self.timeless_clients,
+            Side::Server(_) => timeless,
+        };
+        self.sockets.run_timers(now, |side| frozen.lets_run(side) && !are_forgotten(side));
         for stream in self.streams.values_mut() {
             if !self.timeless_clients {
                 run_timer(&mut stream.client, now);
@@ -470,7 +560,14 @@ impl<S: Service> World<S> {
 
     fn remove_ended_streams(&mut self) {
         let now = self.now;
-        let Self { streams, server, .. } = self;
+        let Self { streams, sockets, server, .. } = self;
+        for (name, side) in sockets.take_finished() {
+            if let (Side::Server(core), Some(running)) = (side, server.as_mut())
+                && let Some(service) = running.cores.get_mut(core)
+            {
+                service.handle_socket_gone(now, name);
+            }
+        }
         streams.retain(|_, stream| {
             if let Some(served) = &stream.server
                 && served.end.is_gone()
@@ -491,7 +588,7 @@ fn run_core<S: Service>(
     now: Instant,
     (core, service): (usize, &mut S),
     (mail, most, mut dice): (&Mail<S::Message>, usize, Option<&mut Dice>),
-    streams: &mut BTreeMap<EndpointId, Stream>,
+    (streams, sockets): (&mut BTreeMap<EndpointId, Stream>, &mut Sockets),
 ) -> bool {
     for _ in 0..most {
         let Some(message) = mail.take(core, dice.as_deref_mut()) else { break };
@@ -499,6 +596,7 @@ fn run_core<S: Service>(
     }
     let mut ready = Vec::new();
     service.turn(now, &mut ready);
+    sockets.take_turns(now, core, &ready);
     let of_core = streams.values_mut().filter_map(|stream| stream.server.as_mut());
     for server in of_core.filter(|server| server.core == core) {
         if ready.contains(&server.name) || server.touched {
@@ -571,8 +669,7 @@ fn close_if_asked(stream: &mut Stream, now: Instant) {
 impl<S: Service> Drop for World<S> {
     /// What was wished for and not begun goes with it.
     fn drop(&mut self) {
-        DIALS.take();
-        WAKES.take();
+        forget_wishes();
     }
 }
 

@@ -44,9 +44,20 @@ impl<C: Consumer<QueuePair = roce::Connection>> OverDatagrams<C> {
         let Some(reason) = reason.filter(|_| self.is_open()) else { return };
         let leave_at = *self.leave_at.get_or_insert(now + LAST_PACKETS);
         if leave_at <= now || matches!(reason, CloseReason::Withdrawn(_)) {
-            self.consumer.queue_pair().disconnect();
-            self.consumer.handle_progress(now);
+            self.cut(now);
         }
+    }
+
+    /// Ends the queue pair of a connection that is to end and has nothing to say any more: nothing that was given up is sent, not even again.
+    pub(crate) fn leave_at_once(&mut self, now: Instant) {
+        if self.consumer.close_reason().is_some() && self.is_open() {
+            self.cut(now);
+        }
+    }
+
+    fn cut(&mut self, now: Instant) {
+        self.consumer.queue_pair().disconnect();
+        self.consumer.handle_progress(now);
     }
 
     fn is_open(&self) -> bool {

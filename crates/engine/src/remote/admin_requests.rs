@@ -51,12 +51,16 @@ impl AdminRequests {
         self.open.store(false, Ordering::Release);
     }
 
-    /// That association has ended, if it was the one.
+    /// That association has ended, if it was the one: its admin queue is to look.
     pub(super) fn end(&self, number: u64) {
         let mut inner = self.lock();
         if inner.number == number {
-            *inner = Inner::default();
+            let Inner { admin, .. } = std::mem::take(&mut *inner);
             self.open.store(false, Ordering::Release);
+            drop(inner);
+            if let Some(admin) = admin {
+                admin.wake();
+            }
         }
     }
 
@@ -184,5 +188,16 @@ mod tests {
         let mut answers = Vec::new();
         admin_requests.take(4, &mut answers);
         assert!(answers.is_empty());
+    }
+
+    #[test]
+    fn the_admin_queue_hears_at_once_that_its_association_has_ended() {
+        let (admin_requests, woken) = (AdminRequests::default(), Arc::new(Count::default()));
+        admin_requests.begin(1, Waker::from(Arc::clone(&woken)));
+        admin_requests.end(7);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0, "that is another one");
+        admin_requests.end(1);
+        admin_requests.end(1);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     }
 }

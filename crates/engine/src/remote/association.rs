@@ -15,7 +15,7 @@ use ::nvme::host::{Queue, RemoteNamespace};
 
 use super::admin_requests::AdminRequests;
 use super::client::{Hooks, Owner};
-use super::link::Link;
+use super::link::{Link, LinkInput};
 use super::nvme_plan::{Info, Plan};
 
 /// How far an association is.
@@ -172,9 +172,12 @@ impl Association {
             Queue::Admin { nsid: self.wanted.nsid, queues: self.wanted.queues, kato: Plan::keep_alive() };
         let open = self.admin_requests.open();
         let turn_hook = Box::new(move |link: &Link| {
-            if open.load(Ordering::Acquire)
-                && let Some(association) = Weak::upgrade(&serves)
-            {
+            let Some(association) = Weak::upgrade(&serves) else { return };
+            if !association.is_up(number) {
+                // It must not keep the controller alive.
+                return link.push(LinkInput::Abandon);
+            }
+            if open.load(Ordering::Acquire) {
                 association.admin_requests.work(number, link, |qid| association.wake(qid));
             }
         });

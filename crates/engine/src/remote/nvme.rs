@@ -25,7 +25,7 @@ use super::referrals::ReferralWalk;
 use super::route::{Attempt, Connected, NotConnected, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Waiting};
-use crate::limits::{KEEP_ALIVE, QUIESCE};
+use crate::limits::{KEEP_ALIVE, PEER_GONE, QUIESCE};
 
 /// I/O queues that are asked for unless the URL says otherwise.
 const QUEUES: u16 = 16;
@@ -137,10 +137,14 @@ impl Route for Queues {
         self.0.association.lose(self.0.number.get(), why);
     }
 
-    /// The admin queue may keep the controller alive until it notices that nobody uses it, which it does when
-    /// it would send the next keep alive.
+    /// The last keep alive was sent before. If it waits at a controller that stands still, that may take it as long as its timer of before runs, and what ends the controller
+    /// comes behind it: at once in a stream. Datagrams may lose every disconnect; then the controller finds out when nobody acknowledges its answer.
     fn quiet_time(&self) -> Duration {
-        KEEP_ALIVE / 2 + KEEP_ALIVE + QUIESCE
+        if self.0.plan.is_over_datagrams() {
+            KEEP_ALIVE + PEER_GONE + QUIESCE
+        } else {
+            KEEP_ALIVE / 2 + KEEP_ALIVE + QUIESCE
+        }
     }
 }
 
@@ -222,7 +226,7 @@ pub(super) fn discover(
 mod tests {
     use ::nvme::identify::NamespaceIds;
     use ::volume::{Features, Geometry, Limits, QueueContext};
-    use names::NvmeOptions;
+    use names::{NvmeOptions, RdmaOptions, RdmaTransport};
 
     use super::*;
 
@@ -242,6 +246,32 @@ mod tests {
             entries: 128,
             incarnation: None,
         }
+    }
+
+    #[test]
+    fn what_datagrams_carried_is_held_for_longer() {
+        let quiet = |options: NvmeOptions| {
+            let (address, name) = ("127.0.0.1:4420".parse().unwrap(), "nqn.2026-11.org.linerate:disk");
+            let plan = Plan::new(address, name, &options, &ClientContext::without_network());
+            let association = Association::new(plan.clone(), Wanted { nsid: 1, queues: 1 });
+            let waker = Waker::noop().clone();
+            Queues(Rc::new(IoQueue { plan, association, qid: 1, number: Cell::new(0), waker })).quiet_time()
+        };
+        let over = |transport| NvmeOptions {
+            rdma: Some(RdmaOptions { transport, ..RdmaOptions::default() }),
+            ..NvmeOptions::default()
+        };
+        assert_eq!(quiet(NvmeOptions::default()), Duration::from_secs(17));
+        assert_eq!(quiet(over(RdmaTransport::Iwarp)), Duration::from_secs(17));
+        assert_eq!(quiet(over(RdmaTransport::Roce { udp_port: 4791 })), Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_queue_pair_whose_peer_is_gone_ends_within_the_time_that_is_counted_with() {
+        use roce::limits::{ACKNOWLEDGE_BACKOFF, ACKNOWLEDGE_TIME, RETRIES};
+        let waits = (0..=RETRIES)
+            .map(|attempt| ACKNOWLEDGE_TIME * 2_u32.pow(attempt.into()).min(ACKNOWLEDGE_BACKOFF));
+        assert!(waits.sum::<Duration>() <= PEER_GONE);
     }
 
     #[test]

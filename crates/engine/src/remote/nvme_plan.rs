@@ -136,6 +136,11 @@ impl Plan {
         wire::bounded::<u32>(KEEP_ALIVE.as_millis())
     }
 
+    /// True when nobody tells a peer whose packets are lost that the other side is gone.
+    pub(super) fn is_over_datagrams(&self) -> bool {
+        self.rdma.is_some_and(|rdma| matches!(rdma.transport, RdmaTransport::Roce { .. }))
+    }
+
     /// Dials a queue.
     pub(super) fn connect(&self, queue: Queue, owner: Owner, hooks: Hooks<Info>) -> Rc<Link> {
         let (dialer, command_time) = (&self.context.dialer, self.timing.command);

@@ -182,3 +182,7 @@ pub(crate) fn nvme_rdma_scene(options: &str) -> Scenario {
     let access = source_access(&format!("nvme+rdma://127.0.0.1/nqn.2026-11.org.linerate:disk/1{options}"));
     Scenario { listener: nvme_listener, access, marks: Marks::Fresh, cores: 1 }
 }
+
+/// What makes the two above go over RoCE: at its own port, and at another one.
+pub(crate) const ROCE: &str = "?transport=roce";
+pub(crate) const ROCE_AT_ANOTHER_PORT: &str = "?transport=roce&udp_port=7000";

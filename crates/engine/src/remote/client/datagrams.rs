@@ -112,6 +112,14 @@ where
         Self { client, until }
     }
 
+    /// Ends a connection that is to end. A client awaits the answer to its last words before, so that it has none left. What it has given up must not go out: how long that may
+    /// take effect counts from now (docs/decisions/0003).
+    fn leave(&mut self, now: Instant) {
+        if let Some(connection) = &mut self.client.connection {
+            connection.leave_at_once(now);
+        }
+    }
+
     /// Lets the inside know of a queue pair that has ended and said so.
     fn follow_end(&mut self, now: Instant) {
         let Some(connection) = &self.client.connection else { return };
@@ -152,14 +160,12 @@ where
 
     fn turn(&mut self, now: Instant) {
         self.client.take_turn(now);
-        if let Some(connection) = &mut self.client.connection {
-            let reason = connection.close_reason();
-            connection.leave(now, reason);
-        }
+        self.leave(now);
         self.follow_end(now);
     }
 
     fn fill(&mut self, now: Instant, train: &mut Train) {
+        self.leave(now);
         if let Some(connection) = &mut self.client.connection {
             connection.fill(now, train);
         }
@@ -180,5 +186,169 @@ where
 
     fn expects_work(&self) -> bool {
         self.client.is_awaiting()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+    use std::time::Duration;
+
+    use buf::{Account, Buf, BufList};
+    use protocol::{CloseReason, SeededEntropy};
+    use roce::endpoint::{Arrival, Incoming};
+    use roce::management::QUEUE_PAIR;
+    use roce::mtu::Mtu;
+    use roce::{Config, Endpoint};
+    use verbs::{ManagedQueuePair as _, QueuePair as _, SetupAnswer, WorkId, WorkRequest};
+
+    use super::super::super::link::LinkInput;
+    use super::super::{Hooks, Report};
+    use super::*;
+
+    /// Sends something once it is open, and ends when it is told to.
+    struct Sender {
+        pair: roce::Connection,
+        is_abandoned: bool,
+    }
+
+    impl Consumer for Sender {
+        type QueuePair = roce::Connection;
+        type Input = LinkInput;
+        type Action = Report<()>;
+
+        fn queue_pair(&mut self) -> &mut roce::Connection {
+            &mut self.pair
+        }
+        fn queue_pair_ref(&self) -> &roce::Connection {
+            &self.pair
+        }
+        fn handle_progress(&mut self, _: Instant) {}
+        fn handle_input(&mut self, _: Instant, input: LinkInput) {
+            self.is_abandoned |= matches!(input, LinkInput::Abandon);
+        }
+        fn handle_deadline(&mut self, now: Instant) {
+            self.pair.handle_deadline(now);
+        }
+        fn handle_ended(&mut self, _: Instant) {}
+        fn poll_action(&mut self) -> Option<Report<()>> {
+            None
+        }
+        fn next_deadline(&self) -> Option<Instant> {
+            self.pair.next_deadline()
+        }
+        fn is_established(&self) -> bool {
+            self.pair.is_connected()
+        }
+        fn awaits_memory(&self) -> bool {
+            false
+        }
+        fn close_reason(&self) -> Option<CloseReason> {
+            self.is_abandoned.then_some(CloseReason::Finished)
+        }
+    }
+
+    struct Role;
+
+    impl ClientRole for Role {
+        type Connection = OverDatagrams<Sender>;
+        type Info = ();
+
+        fn input(input: LinkInput) -> LinkInput {
+            input
+        }
+        fn report(action: Report<()>) -> Report<()> {
+            action
+        }
+    }
+
+    const CONFIG: Config = Config {
+        queues: QueueLimits { sends: 4, receives: 4, regions: 4, longest: 1 << 16 },
+        mtu: Mtu::Bytes1024,
+        reads_served: 1,
+        reads_sent: 1,
+    };
+
+    fn endpoint(address: &str, seed: u64) -> Endpoint {
+        let account = Account::new(&Pool::new(1 << 20));
+        Endpoint::new(address.parse().unwrap(), account, Box::new(SeededEntropy::new(seed)))
+    }
+
+    const NEAR: &str = "10.0.0.1:4791";
+    const FAR: &str = "10.0.0.2:4791";
+
+    /// A client whose queue pair is open.
+    fn client(now: Instant) -> Waiting<Role> {
+        let account = || Account::new(&Pool::new(1 << 20));
+        let (mut near, mut far) = (endpoint(NEAR, 1), endpoint(FAR, 2));
+        let (address, private_data) = (FAR.parse().unwrap(), PrivateData::NONE);
+        let target = Target { address, port: 4420, config: CONFIG, private_data };
+        let mut pair = near.connect(now, target, account()).unwrap();
+        let mut train = Train::default();
+        pair.poll_transmit(now, &mut train);
+        let Arrival::Request(request) = far.handle_datagram(NEAR.parse().unwrap(), train.bytes()) else {
+            panic!("it is a request");
+        };
+        let mut granted = far.accept(now, Incoming { request, config: CONFIG }, account()).unwrap();
+        granted.handle_answer(now, SetupAnswer::Accept(PrivateData::NONE));
+        train.clear();
+        granted.poll_transmit(now, &mut train);
+        let Arrival::Packet(_, reply) = near.handle_datagram(FAR.parse().unwrap(), train.bytes()) else {
+            panic!("it is the reply");
+        };
+        pair.handle_packet(now, reply);
+        let (waker, purpose) = (Waker::noop().clone(), Arc::new(()));
+        let link = Link::new(waker.clone());
+        let dial = Dial {
+            address,
+            command_time: Duration::from_secs(30),
+            owner: super::super::Owner { waker, purpose },
+            hooks: Hooks { tell: Box::new(|(), _| {}), turn: None },
+        };
+        let mut client = Client::<Role>::unconnected(link, dial);
+        client.connection = Some(OverDatagrams::new(now, Sender { pair, is_abandoned: false }));
+        Waiting::new(now, client)
+    }
+
+    /// Lets the client send for ten seconds: the number of the queue pair that each datagram was for.
+    fn sends(client: &mut Waiting<Role>, mut now: Instant) -> Vec<u32> {
+        let (end, mut sent) = (now + Duration::from_secs(10), Vec::new());
+        while now < end {
+            client.turn(now);
+            let mut train = Train::default();
+            client.fill(now, &mut train);
+            let datagrams = train.bytes().chunks(train.segment().max(1));
+            sent.extend(datagrams.map(|bytes| u32::from_be_bytes([0, bytes[5], bytes[6], bytes[7]])));
+            now = now + Duration::from_millis(50);
+            if client.poll_timeout().is_some_and(|due| due <= now) {
+                client.handle_timeout(now);
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn a_connection_that_is_given_up_sends_nothing_again_but_its_disconnect() {
+        for is_abandoned in [false, true] {
+            let now = Instant::ZERO;
+            let mut client = client(now);
+            let pair = &mut client.client.connection.as_mut().unwrap().consumer.pair;
+            let request =
+                WorkRequest::Send { data: BufList::from(Buf::zeroed(64).freeze()), invalidate: None };
+            pair.post(WorkId(1), request).unwrap();
+            let mut train = Train::default();
+            for _ in 0..2 {
+                train.clear();
+                client.fill(now, &mut train);
+            }
+            assert_ne!(train.bytes()[7], 1, "it is sent once");
+            if is_abandoned {
+                client.client.link.push(LinkInput::Abandon);
+            }
+            let sent = sends(&mut client, now);
+            let data = sent.iter().filter(|number| **number != QUEUE_PAIR).count();
+            assert_eq!(data == 0, is_abandoned, "{sent:?}");
+            assert!(sent.contains(&QUEUE_PAIR), "a disconnect, in either case");
+        }
     }
 }
