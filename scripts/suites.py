@@ -121,6 +121,11 @@ SUITES = {
         *(Step(f"{command}, Linux {kernel}", f"cargo build --quiet -p vm-guest && conformance/vm/run {command} --kernel {kernel}", 3600)
           for kernel in ("6.12", "6.1") for command in ("crash", "contend")),
     )),
+    "vm-verbs": Suite((
+        BUILD,
+        Step("Linux 6.12's adapters", "cargo build --quiet -p ibverbs --example verbs-contract && cargo build --quiet -p linerate --example contract && "
+             "conformance/vm/run verbs --kernel 6.12", 2400),
+    )),
     "simulation": Suite((
         Step("5,000 seeds", "env LINERATE_SEEDS=5000 cargo test -p simulator --quiet", 5400),
     )),

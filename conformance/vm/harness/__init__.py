@@ -10,6 +10,8 @@ rude anyway. So the harness boots Debian's kernels under software emulation and 
     server     what the guest talks to: `linerate serve`, or tgt to test the harness itself
     hardship   what long runs do to the server and to the network
     peers      the guest as the server, and Linerate's clients beside it
+    rdma       one server with portals that speak iWARP and RoCE in user space
+    verbs      Linerate inside the guest, on the guest's adapters
     guest      one QEMU process, its two serial lines, and the clock that bounds it
     results    serial lines -> test results
     process    child processes that cannot outlive the harness

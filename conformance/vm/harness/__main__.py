@@ -19,6 +19,7 @@ from .process import Child, HarnessError
 from .rdma import Rdma
 from .results import Report, Result
 from .server import Judged, Linerate, Server, Tgt
+from .verbs import Verbs
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 KERNELS = ("6.1", "6.12")
@@ -32,9 +33,10 @@ PEERS_MORE = ("peers_siw", "peers_rxe")
 RDMA_SCRIPTS = ("iwarp", "roce")
 RDMA_MORE = ("iwarp_strict",)
 """Scripts that run only by name."""
+VERBS_SCRIPTS = ("verbs_siw", "verbs_rxe")
 HARDSHIPS = {"crash": Crash, "contend": Contend}
 """Commands with one script of the same name each."""
-SCRIPTS_OF = {"run": SCRIPTS, "selftest": SELFTEST_SCRIPTS, "peers": (*PEERS_SCRIPTS, *PEERS_MORE), "rdma": (*RDMA_SCRIPTS, *RDMA_MORE)}
+SCRIPTS_OF = {"run": SCRIPTS, "selftest": SELFTEST_SCRIPTS, "peers": (*PEERS_SCRIPTS, *PEERS_MORE), "rdma": (*RDMA_SCRIPTS, *RDMA_MORE), "verbs": VERBS_SCRIPTS}
 """Commands whose scripts can be chosen."""
 LINKS = {"contend": 2}
 """Links of the guest's, where one is not enough."""
@@ -96,6 +98,7 @@ def arguments() -> argparse.Namespace:
         "run": "boot one guest, run scripts in it against `linerate serve`, print their results",
         "peers": "boot one guest with LIO and nvmet, over TCP or RDMA, run the volume contract's suite and `linerate copy` against them, print the results",
         "rdma": "boot one guest whose initiators come over RDMA, with its software adapters, and cut its link",
+        "verbs": "boot one guest with Linerate in it, on the guest's RDMA adapters by libibverbs, against the kernel's initiators and targets and itself",
         "crash": "file systems over dm-log-writes on a server that is killed; every settled state of the log is checked",
         "contend": "two initiators take a disk from each other while links are cut and the server is killed; their history is judged",
         "selftest": "the same scripts against tgt and the kernel's own NVMe target",
@@ -107,7 +110,7 @@ def arguments() -> argparse.Namespace:
         command.add_argument("--refresh", action="store_true", help="look for newer packages")
         if name in SCRIPTS_OF:
             command.add_argument("--script", action="append", choices=SCRIPTS_OF[name], help="only this script; may be repeated")
-        if name in ("run", "peers", "rdma", "shell", *HARDSHIPS):
+        if name in ("run", "peers", "rdma", "verbs", "shell", *HARDSHIPS):
             command.add_argument("--server", type=Path, default=built_binary(), help="the linerate binary (default: %(default)s)")
     return parser.parse_args()
 
@@ -120,7 +123,7 @@ def built_binary() -> Path:
 def scripts(options: argparse.Namespace) -> tuple[str, ...]:
     """The guest scripts to run, in order."""
     own = {name: (name,) for name in HARDSHIPS}
-    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS, "rdma": RDMA_SCRIPTS, **own}.get(options.command, SCRIPTS)
+    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS, "rdma": RDMA_SCRIPTS, "verbs": VERBS_SCRIPTS, **own}.get(options.command, SCRIPTS)
     if options.kernel == WITHOUT_UBLK:
         default = tuple(script for script in default if script != "ublk")
     return tuple(getattr(options, "script", None) or default)
@@ -132,7 +135,7 @@ def server(options: argparse.Namespace, network: Network, folder: Path) -> Serve
         return Tgt(network, folder)
     if options.command == "peers":
         return Peers(network, folder, options.server)
-    return {**HARDSHIPS, "rdma": Rdma}.get(options.command, Linerate)(network, folder, options.server)
+    return {**HARDSHIPS, "rdma": Rdma, "verbs": Verbs}.get(options.command, Linerate)(network, folder, options.server)
 
 
 def judge(guest: Guest, serving: Server, *, last: bool) -> int | None:

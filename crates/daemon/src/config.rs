@@ -155,6 +155,8 @@ pub enum Transport {
     Iwarp,
     /// RDMA, by software RoCEv2 on datagrams.
     Roce,
+    /// RDMA, by an adapter of this machine.
+    Rdma,
 }
 
 /// A protocol and what carries it.
@@ -173,9 +175,11 @@ impl PortalKind {
             (Protocol::Iscsi, Transport::Tcp) => "iscsi",
             (Protocol::Iscsi, Transport::Iwarp) => "iser",
             (Protocol::Iscsi, Transport::Roce) => "iser-roce",
+            (Protocol::Iscsi, Transport::Rdma) => "iser-adapter",
             (Protocol::Nvme, Transport::Tcp) => "nvme",
             (Protocol::Nvme, Transport::Iwarp) => "nvme-rdma",
             (Protocol::Nvme, Transport::Roce) => "nvme-roce",
+            (Protocol::Nvme, Transport::Rdma) => "nvme-adapter",
         }
     }
 }
@@ -193,7 +197,7 @@ impl From<Protocol> for PortalKind {
 pub struct PortalEntry {
     /// Which protocol.
     pub protocol: Protocol,
-    /// `tcp`, `iwarp` or `roce`.
+    /// `tcp`, `iwarp`, `roce`, or `rdma` for an adapter of this machine.
     #[serde(default)]
     pub transport: Transport,
     /// Checksums of all that iWARP carries, whatever the peer asks for.
@@ -494,7 +498,7 @@ fn check_referrals(portal: &PortalEntry) -> Result<()> {
 
 fn check_transport(portal: &PortalEntry) -> Result<()> {
     match portal.transport {
-        Transport::Tcp | Transport::Roce if portal.crc => bail!(
+        Transport::Tcp | Transport::Roce | Transport::Rdma if portal.crc => bail!(
             "crc at {}: only an iWARP portal has such checksums; leave it out, or write transport = \"iwarp\", or digests = \"required\" for \
              the protocol's own",
             portal.listen
@@ -505,6 +509,10 @@ fn check_transport(portal: &PortalEntry) -> Result<()> {
         ),
         Transport::Roce if portal.digests == Digests::Required => bail!(
             "digests at {}: digests are of the protocols over TCP, and every packet of RoCE has a checksum; leave it out",
+            portal.listen
+        ),
+        Transport::Rdma if portal.digests == Digests::Required => bail!(
+            "digests at {}: digests are of the protocols over TCP, and adapters have checksums of their own; leave it out",
             portal.listen
         ),
         _ => Ok(()),
@@ -733,7 +741,7 @@ mod tests {
             ),
             (
                 "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ntransport=\"rdma\"",
-                "expected one of `tcp`, `iwarp`, `roce`",
+                "expected one of `tcp`, `iwarp`, `roce`, `rdma`",
             ),
             ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ncrc=true", "only an iWARP portal"),
             ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\nudp_port=7", "only RoCE has a port of UDP"),

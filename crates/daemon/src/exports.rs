@@ -251,6 +251,7 @@ fn transport(portal: &OpenPortal) -> Transport {
         (config::Transport::Roce, Some(socket)) => {
             Transport::Roce { socket: socket.local, service: portal.address.port() }
         }
+        (config::Transport::Rdma, _) => Transport::Adapter,
         _ => Transport::Tcp,
     }
 }

@@ -25,6 +25,8 @@ pub(crate) fn lines(daemon: &Daemon, volumes: &[Opened], portals: &[PortalPlace]
         lines.push(match (kind.protocol, kind.transport) {
             (Protocol::Iscsi, Transport::Tcp) => format!("iSCSI at {portal}"),
             (Protocol::Iscsi, Transport::Iwarp) => format!("iSER over iWARP at {portal}"),
+            (Protocol::Iscsi, Transport::Rdma) => format!("iSER on an RDMA adapter at {portal}"),
+            (Protocol::Nvme, Transport::Rdma) => format!("NVMe/RDMA on an RDMA adapter at {portal}"),
             (Protocol::Nvme, Transport::Tcp) => format!("NVMe/TCP at {portal}"),
             (Protocol::Nvme, Transport::Iwarp) => format!("NVMe/RDMA over iWARP at {portal}"),
             (protocol, Transport::Roce) => {
@@ -65,7 +67,7 @@ fn iscsi(lines: &mut Vec<String>, Unit { target, lun }: Unit<'_>, place: PortalP
     let portal = place.address;
     lines.push(format!("  {target}"));
     if place.kind.transport != Transport::Tcp {
-        let options = roce_options(place);
+        let options = rdma_options(place);
         lines.push(format!("    Linux:    iscsiadm -m discovery -t st -I iser -p {portal} && iscsiadm -m node -T {target} -p {portal} -I iser --login"));
         lines.push(format!("    Linerate: linerate bench iser://{portal}/{target}/{lun}{options}"));
         return;
@@ -81,7 +83,7 @@ fn nvme(lines: &mut Vec<String>, unit: Unit<'_>, place: PortalPlace) {
     let Unit { target: subsystem, lun } = unit;
     let portal = place.address;
     let transport = if place.kind.transport == Transport::Tcp { "tcp" } else { "rdma" };
-    let options = roce_options(place);
+    let options = rdma_options(place);
     let nsid = u32::from(lun) + 1;
     let (address, port) = (portal.ip(), portal.port());
     lines.push(format!("  {subsystem}"));
@@ -91,13 +93,16 @@ fn nvme(lines: &mut Vec<String>, unit: Unit<'_>, place: PortalPlace) {
     ));
 }
 
-/// What a URL says of RoCE, where that carries the protocol.
-fn roce_options(place: PortalPlace) -> String {
-    if place.kind.transport != Transport::Roce {
-        return String::new();
+/// What a URL says of RDMA's own transport, where that is not iWARP.
+fn rdma_options(place: PortalPlace) -> String {
+    match place.kind.transport {
+        Transport::Tcp | Transport::Iwarp => String::new(),
+        Transport::Roce => {
+            let port = udp_port(place).map_or_else(String::new, |port| format!("&udp_port={port}"));
+            format!("?transport=roce{port}")
+        }
+        Transport::Rdma => "?transport=rdma".to_owned(),
     }
-    let port = udp_port(place).map_or_else(String::new, |port| format!("&udp_port={port}"));
-    format!("?transport=roce{port}")
 }
 
 /// RoCE's port, where it is not the usual one.

@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, Sender};
 use anyhow::{Context, Result, anyhow};
 use engine::{ControlObserver, EngineConfig, Message, RoceCounters};
 use host::{Event, Journal, Kind, Level};
+use ibverbs::SystemAdapters;
 use names::{ISCSI_PORT, NVME_PORT, Portal};
 use reactor::Cluster;
 
@@ -69,9 +70,11 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
     let cluster = cluster.context("the event loops cannot be made")?;
     let turns = cluster.turns();
     let (departures, roce) = (Arc::new(Departures::default()), Arc::default());
+    let adapters = SystemAdapters::default();
     let events = EngineEvents { tell: tell.clone(), departures: Arc::clone(&departures) };
+    let parts = EngineParts { adapters: adapters.clone(), roce: Arc::clone(&roce) };
     let cores = Arc::new(Cores {
-        engine: Arc::new(engine_config(config, log, events, Arc::clone(&roce))),
+        engine: Arc::new(engine_config(config, log, events, parts)),
         openings: Arc::new(Openings::default()),
         closing: AtomicUsize::new(0),
     });
@@ -79,6 +82,7 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
         inbox,
         postbox: cluster.postbox(),
         listeners: cluster.control(),
+        adapters,
         stopper: cluster.stopper(),
         threads: spawn(cluster, &cores, &tell)?,
         tell,
@@ -165,20 +169,22 @@ fn with_usual_portals(mut config: Config) -> Config {
     config
 }
 
-fn engine_config(
-    config: &Config,
-    log: &Arc<Log>,
-    events: EngineEvents,
+/// What the engine shares with the rest of the server.
+struct EngineParts {
+    adapters: SystemAdapters,
     roce: Arc<RoceCounters>,
-) -> EngineConfig {
+}
+
+fn engine_config(config: &Config, log: &Arc<Log>, events: EngineEvents, parts: EngineParts) -> EngineConfig {
     let cores = usize::from(config.daemon.cores.unwrap_or(1).max(1));
     let memory = config.limits.memory.map_or(USUAL_MEMORY, |size| size.0);
     EngineConfig {
         pool_limit: (wire::index(memory) / cores).max(LEAST_MEMORY),
         entropy: randomness::source(),
+        adapters: Arc::new(parts.adapters),
         journal: Arc::clone(log) as Arc<dyn Journal>,
         observer: Arc::new(events) as Arc<dyn ControlObserver>,
-        roce,
+        roce: parts.roce,
     }
 }
 

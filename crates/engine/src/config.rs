@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use host::Journal;
+use host::{Adapters, Journal};
 use protocol::Entropy;
 
 use crate::catalogue::ControlObserver;
@@ -18,6 +18,8 @@ pub struct EngineConfig {
     pub pool_limit: usize,
     /// Where connections get their randomness.
     pub entropy: EntropySource,
+    /// Queue pairs in hardware.
+    pub adapters: Arc<dyn Adapters>,
     /// Where events are recorded.
     pub journal: Arc<dyn Journal>,
     /// Who hears what becomes of catalogues and volumes.

@@ -7,27 +7,29 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use buf::Pool;
+use buf::{Account, Pool};
 use host::{
-    Accepted, DatagramEndpoint, Endpoint, EndpointId, Event, Kind, OpenSocket, Refusal, Service, World,
+    Accepted, AdapterError, AdapterPair, DatagramEndpoint, Dialer, Endpoint, EndpointId, Event, Kind,
+    OpenSocket, Refusal, Service, World,
 };
 use iscsi::datamover::iser::target_needs;
 use protocol::Instant;
 use roce::endpoint::Incoming;
 use volume::{CoreId, QueueContext, VolumeId};
 
+use crate::adapters::{AdapterOwner, AskedPair, NewOwner, Ports, Side};
 use crate::catalogue::coordinator::{self, Coordinator};
 use crate::catalogue::{Catalogue, Generation, ListenerRole, Listening, Portals, ProposalError, Transport};
 use crate::config::EngineConfig;
 use crate::driver::Driver;
 use crate::fence::{Outcome, Owner};
 use crate::groups::Groups;
-use crate::iscsi_target::{IscsiTarget, IserTarget, Newcomer, RoceTarget};
+use crate::iscsi_target::{AdapterTarget, IscsiTarget, IserTarget, Newcomer, RoceTarget};
 use crate::iwarp_link::{self, IwarpLink};
 use crate::kind_core::KindCore;
 use crate::limits::NEWCOMERS;
 use crate::message::{Inbound, Member, Message};
-use crate::nvme_controller::{NvmeController, RdmaController, RoceController};
+use crate::nvme_controller::{AdapterController, NvmeController, RdmaController, RoceController};
 use crate::queue_pairs::{self, Asked, Joining, OwnerName, RoceLink, Seed, Sockets};
 use crate::volume_kind::VolumeKind;
 use crate::volume_watch::{self, VolumeNews, VolumeWatch};
@@ -57,6 +59,9 @@ enum Stage {
 /// What is told of a connection over RoCE that begins.
 const ROCE_BEGINS: &str = "a connection begins, over RoCE";
 
+/// What is told of a connection over an adapter that begins.
+const ADAPTER_BEGINS: &str = "a connection begins, over an RDMA adapter";
+
 /// Why a connection is refused to whose port nothing belongs.
 const NOT_SERVED: Refusal = Refusal("nothing is served at this port any more");
 
@@ -67,6 +72,9 @@ pub struct Core {
     volumes: KindCore<VolumeKind>,
     /// Where queue pairs come to.
     sockets: Sockets,
+    /// Where those of adapters come to.
+    ports: Ports,
+    dialer: Arc<dyn Dialer>,
     /// What new connections find; sizes change.
     catalogue: Catalogue,
     /// The portals in it, as they were proposed.
@@ -95,7 +103,7 @@ impl Core {
         world: World<Message>,
     ) -> Result<Self, ProposalError> {
         let pool = Pool::new(config.pool_limit);
-        let World { core, postbox, waker, .. } = world;
+        let World { core, dialer, postbox, waker, .. } = world;
         let context = QueueContext::new(CoreId(core), waker.clone(), pool);
         let volumes = KindCore::new(&config, context, Arc::clone(&postbox), &catalogue.volumes)?;
         let portals = Portals::of(&catalogue);
@@ -108,8 +116,22 @@ impl Core {
             Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0 }
         });
         let (announced, prepared, stage) = (None, None, Stage::Serving);
-        let sockets = Sockets::default();
-        Ok(Self { config, volumes, sockets, catalogue, portals, announced, prepared, shared, stage })
+        let (sockets, ports) = (Sockets::default(), Ports::default());
+        let mut core = Self {
+            config,
+            volumes,
+            sockets,
+            ports,
+            dialer,
+            catalogue,
+            portals,
+            announced,
+            prepared,
+            shared,
+            stage,
+        };
+        core.open_ports();
+        Ok(core)
     }
 
     /// True once it is stopping and has no connection left.
@@ -170,8 +192,22 @@ impl Core {
         self.catalogue.refresh();
         let before = std::mem::replace(&mut self.portals, portals);
         self.volumes.commit();
+        self.open_ports();
         self.show(&before, Inbound::PortalCommitted);
         self.announced = Some(before);
+    }
+
+    /// Takes over the adapters' ports of new listeners, and lets nobody in any more at those that are gone. All of them are core 0's.
+    fn open_ports(&mut self) {
+        if self.shared.is_none() {
+            return;
+        }
+        let listeners = &self.catalogue.listeners;
+        for listening in listeners.iter().filter(|listening| listening.transport == Transport::Adapter) {
+            self.ports.open(listening.id, &*self.config.adapters, &*self.dialer);
+        }
+        let stays = |id| listeners.iter().any(|listening| listening.id == id);
+        self.ports.retain(stays, &*self.dialer);
     }
 
     /// Tells everybody what is served, now that all cores do. Every connection hears of it before a request of it can be refused for it.
@@ -239,7 +275,7 @@ impl Core {
         let mss = iwarp_link::segment_size(accepted.peer, Some(accepted.local));
         let link = |crc| IwarpLink { crc, mss };
         Ok(match (&listening.role, listening.transport) {
-            (_, Transport::Roce { .. }) => return Err(NOT_SERVED),
+            (_, Transport::Roce { .. } | Transport::Adapter) => return Err(NOT_SERVED),
             (ListenerRole::Iscsi(portal), Transport::Tcp) => {
                 let connection = <IscsiTarget>::connect(portal, newcomer());
                 Box::new(Driver::<IscsiTarget>::new(hub, accepted, connection))
@@ -331,6 +367,71 @@ impl Core {
         }
     }
 
+    /// Decides about those who want queue pairs of adapters, and lets go of owners that are gone.
+    fn accept_adapter_pairs(&mut self, now: Instant, ready: &mut Vec<EndpointId>) {
+        let mut gone = Vec::new();
+        self.ports.take_gone(&mut gone, &*self.dialer);
+        for owner in gone {
+            self.handle_gone(now, owner);
+        }
+        while let Some(asked) = self.ports.next_request() {
+            let (peer, name) = (asked.request.from, asked.name);
+            let event = match self.accept_adapter_pair(now, asked) {
+                Ok(()) => {
+                    ready.push(name);
+                    Event::new(Kind::Accepted, ADAPTER_BEGINS)
+                }
+                Err(why) => Event::new(Kind::Rejected, why.0),
+            };
+            self.config.journal.record(event.from_peer(peer));
+        }
+    }
+
+    fn accept_adapter_pair(&mut self, now: Instant, asked: AskedPair) -> Result<(), AdapterError> {
+        let AskedPair { listener, owners, request, name } = asked;
+        let mut owners = owners.borrow_mut();
+        let found = self.admit().and_then(|()| self.catalogue.listening(listener).ok_or(NOT_SERVED));
+        let listening = found.map_err(|refusal| {
+            owners.refuse(request);
+            AdapterError(refusal.0.to_owned())
+        })?;
+        let needs = match &listening.role {
+            ListenerRole::Iscsi(portal) => target_needs(portal.queue_depth),
+            ListenerRole::Nvme(portal) => NvmeController::<RoceController>::needs(portal),
+        };
+        let pair =
+            owners.accept(request, Side::Target.needs(needs), Account::apart(&self.volumes.hub.pool))?;
+        let accepted =
+            Accepted { listener: listening.id, endpoint: name, local: request.local, peer: request.from };
+        let (id, owner) = (pair.id(), self.adapter_owner(&listening.role, now, accepted, pair));
+        owners.insert(NewOwner { id, name, owner });
+        self.volumes.welcome(name);
+        Ok(())
+    }
+
+    /// The driver of a queue pair of an adapter's that a peer wants of a listener.
+    fn adapter_owner(
+        &self,
+        role: &ListenerRole,
+        now: Instant,
+        accepted: Accepted,
+        pair: AdapterPair,
+    ) -> Box<dyn AdapterOwner> {
+        let hub = Rc::clone(&self.volumes.hub);
+        let pool = &self.volumes.hub.pool;
+        match role {
+            ListenerRole::Iscsi(portal) => {
+                let newcomer = Newcomer { pool, entropy: (self.config.entropy)(), now, accepted };
+                let connection = IscsiTarget::<AdapterTarget>::connect(portal, pair, newcomer);
+                Box::new(Driver::<IscsiTarget<AdapterTarget>>::new(hub, accepted, connection))
+            }
+            ListenerRole::Nvme(portal) => {
+                let connection = NvmeController::<AdapterController>::connect(portal, pair, pool, now);
+                Box::new(Driver::<NvmeController<AdapterController>>::new(hub, accepted, connection))
+            }
+        }
+    }
+
     fn run_shared(&mut self) {
         let Some(shared) = &mut self.shared else { return };
         let hub = &self.volumes.hub;
@@ -412,6 +513,7 @@ impl Service for Core {
                 Transport::Tcp => "a connection begins",
                 Transport::Iwarp { .. } => "a connection begins, over iWARP",
                 Transport::Roce { .. } => ROCE_BEGINS,
+                Transport::Adapter => ADAPTER_BEGINS,
             };
             let event = Event::new(Kind::Accepted, text);
             self.config.journal.record(event.from_peer(accepted.peer));
@@ -494,8 +596,10 @@ impl Service for Core {
         }
         self.run_shared();
         self.accept_queue_pairs(now, ready);
+        self.accept_adapter_pairs(now, ready);
         self.volumes.turn(now, ready);
         self.sockets.wake_owners(ready);
+        self.ports.wake_owners(ready);
         self.close(now);
     }
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use buf::Pool;
-use host::Accepted;
+use host::{Accepted, AdapterPair};
 use iscsi::datamover::iser::{self, target_needs};
 use iscsi::datamover::tcp;
 use iscsi::target::{Action, Input, Portal, Resources};
@@ -15,7 +15,7 @@ use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::iwarp_link::IwarpLink;
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall, ResetCall};
-use crate::queue_pairs::OverDatagrams;
+use crate::queue_pairs::OverQueuePair;
 use crate::serving_connection::{ServingConnection, serving_connection};
 use crate::volume_kind::VolumeKind;
 
@@ -23,11 +23,15 @@ use crate::volume_kind::VolumeKind;
 pub(crate) type IserTarget = iser::TargetConnection<iwarp::Connection>;
 
 /// iSER over software RoCEv2, at a target.
-pub(crate) type RoceTarget = OverDatagrams<iser::TargetConnection<roce::Connection>>;
+pub(crate) type RoceTarget = OverQueuePair<iser::TargetConnection<roce::Connection>>;
+
+/// iSER over an RDMA adapter, at a target.
+pub(crate) type AdapterTarget = OverQueuePair<iser::TargetConnection<AdapterPair>>;
 
 serving_connection!(tcp::TargetConnection, None);
 serving_connection!(IserTarget, Some("iSER"));
 serving_connection!(RoceTarget, Some("iSER on RoCE"), |connection| connection.consumer);
+serving_connection!(AdapterTarget, Some("iSER on an adapter"), |connection| connection.consumer);
 
 /// What a connection is made of, beside its portal.
 pub(crate) struct Newcomer<'a> {
@@ -72,7 +76,16 @@ impl IscsiTarget<RoceTarget> {
     ) -> RoceTarget {
         let now = newcomer.now;
         let target = iser::TargetConnection::new(now, Arc::clone(portal), newcomer.resources(), pair);
-        OverDatagrams::new(now, target)
+        OverQueuePair::new(now, target)
+    }
+}
+
+impl IscsiTarget<AdapterTarget> {
+    /// A connection for a queue pair that a peer has just asked for.
+    pub(crate) fn connect(portal: &Arc<Portal>, pair: AdapterPair, newcomer: Newcomer<'_>) -> AdapterTarget {
+        let now = newcomer.now;
+        let target = iser::TargetConnection::new(now, Arc::clone(portal), newcomer.resources(), pair);
+        OverQueuePair::new(now, target)
     }
 }
 

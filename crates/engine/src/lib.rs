@@ -15,6 +15,7 @@
 //! in through `host`, so that the daemon and the simulator run the same code.
 #![forbid(unsafe_code)]
 
+mod adapters;
 mod carried;
 mod catalogue;
 mod config;

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use buf::Pool;
+use host::AdapterPair;
 use nvme::controller::{Action, Connection, Input, Portal, Reservations};
 use nvme::rdma::ControllerConnection;
 use protocol::Instant;
@@ -13,7 +14,7 @@ use crate::catalogue::ListenerRole;
 use crate::driver::{DriverContext, Role};
 use crate::iwarp_link::IwarpLink;
 use crate::message::{Cause, Fence, Inbound, Message, ReserveCall};
-use crate::queue_pairs::OverDatagrams;
+use crate::queue_pairs::OverQueuePair;
 use crate::serving_connection::{ServingConnection, serving_connection};
 use crate::volume_kind::VolumeKind;
 
@@ -21,11 +22,15 @@ use crate::volume_kind::VolumeKind;
 pub(crate) type RdmaController = ControllerConnection<iwarp::Connection>;
 
 /// NVMe/RDMA over software RoCEv2, at a controller.
-pub(crate) type RoceController = OverDatagrams<ControllerConnection<roce::Connection>>;
+pub(crate) type RoceController = OverQueuePair<ControllerConnection<roce::Connection>>;
+
+/// NVMe/RDMA over an RDMA adapter, at a controller.
+pub(crate) type AdapterController = OverQueuePair<ControllerConnection<AdapterPair>>;
 
 serving_connection!(Connection, None);
 serving_connection!(RdmaController, Some("NVMe/RDMA"));
 serving_connection!(RoceController, Some("NVMe/RDMA on RoCE"), |connection| connection.consumer);
+serving_connection!(AdapterController, Some("NVMe/RDMA on an adapter"), |connection| connection.consumer);
 
 /// A controller's side of a connection: one queue.
 pub(crate) struct NvmeController<C = Connection>(PhantomData<C>);
@@ -63,7 +68,19 @@ impl NvmeController<RoceController> {
         pool: &Pool,
         now: Instant,
     ) -> RoceController {
-        OverDatagrams::new(now, ControllerConnection::new(pair, Arc::clone(portal), pool.clone(), now))
+        OverQueuePair::new(now, ControllerConnection::new(pair, Arc::clone(portal), pool.clone(), now))
+    }
+}
+
+impl NvmeController<AdapterController> {
+    /// A connection for a queue pair that a peer has just asked for.
+    pub(crate) fn connect(
+        portal: &Arc<Portal>,
+        pair: AdapterPair,
+        pool: &Pool,
+        now: Instant,
+    ) -> AdapterController {
+        OverQueuePair::new(now, ControllerConnection::new(pair, Arc::clone(portal), pool.clone(), now))
     }
 }
 

@@ -6,6 +6,7 @@
 //! Architecture invariant: nothing here knows a protocol or makes a system call.
 #![forbid(unsafe_code)]
 
+mod adapter;
 mod block;
 mod datagram;
 mod endpoint_id;
@@ -15,7 +16,12 @@ mod look_up;
 mod service;
 mod state;
 mod stream;
+mod watch;
 
+pub use adapter::{
+    AdapterError, AdapterPair, AdapterPort, AdapterQueuePair, Adapters, NoAdapters, OpenedPair, PairId,
+    PairNeeds, PairRequest, PairWish,
+};
 pub use block::{
     BlockDone, BlockFile, BlockInfo, BlockKind, BlockOperation, BlockQueue, BlockRequest, IoError, OpenMode,
     OpenOptions, Storage,
@@ -30,3 +36,4 @@ pub use look_up::{Resolver, SecretReader};
 pub use service::{CoreIndex, Postbox, Service, World};
 pub use state::{MemoryState, StateError, StateErrorKind, StateStore, VolumeState};
 pub use stream::{Accepted, Dialer, Endpoint, Refusal};
+pub use watch::WatchEndpoint;

@@ -1,12 +1,13 @@
 //! Byte streams: an [`Endpoint`] is what somebody else's bytes are given to.
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::task::Waker;
 use std::time::Duration;
 
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 
-use crate::{DatagramEndpoint, EndpointId, IoError, ListenerId, Path, SlotField};
+use crate::{DatagramEndpoint, EndpointId, IoError, ListenerId, Path, SlotField, WatchEndpoint};
 
 /// One end of a byte stream, driven by whoever moves the bytes. It is a
 /// [`Connection`](protocol::Connection) whose inputs and actions somebody has taken care of: the calls are those of that
@@ -70,7 +71,7 @@ pub struct Accepted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal(pub &'static str);
 
-/// `EOPNOTSUPP`: what a world says that has no sockets for datagrams.
+/// `EOPNOTSUPP`: what a world says that has no sockets for datagrams, or watches no descriptors.
 const NO_SOCKETS: i32 = 95;
 
 /// Connects to peers. Shared by all cores; a call concerns the core whose thread makes it.
@@ -96,6 +97,12 @@ pub trait Dialer: Send + Sync {
         _slot: SlotField,
         mut endpoint: Box<dyn DatagramEndpoint>,
     ) -> EndpointId {
+        endpoint.handle_ended(Instant::ZERO, Ended::Failed(NO_SOCKETS));
+        EndpointId(u64::MAX)
+    }
+
+    /// Watches a descriptor on the calling core: `endpoint` is told whenever it is readable. A world that watches none ends it at once.
+    fn watch(&self, _descriptor: OwnedFd, mut endpoint: Box<dyn WatchEndpoint>) -> EndpointId {
         endpoint.handle_ended(Instant::ZERO, Ended::Failed(NO_SOCKETS));
         EndpointId(u64::MAX)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use backends::{LocalOpener, SystemResolver, SystemSecrets};
 use engine::remote::{self, RemoteOpener};
 use host::{Dialer, Storage};
+use ibverbs::SystemAdapters;
 use names::{Source, VolumeUrl};
 use protocol::Instant;
 use reactor::CoreDialer;
@@ -19,6 +20,7 @@ use crate::preparing::{Preparing, PreparingEnded, on_thread};
 pub fn openers(storage: &Arc<dyn Storage>, dialer: &Arc<dyn Dialer>) -> Openers {
     let remote = RemoteOpener {
         dialer: Arc::clone(dialer),
+        adapters: Arc::new(SystemAdapters::default()),
         entropy: Arc::new(|| Box::new(SystemEntropy)),
         resolver: Arc::new(SystemResolver),
         secrets: Arc::new(SystemSecrets),
@@ -171,6 +173,7 @@ pub fn try_here(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Result<Tried, Op
 pub(crate) fn client_environment(environment: &Environment) -> remote::ClientContext {
     remote::ClientContext {
         dialer: Arc::clone(&environment.dialer),
+        adapters: Arc::new(SystemAdapters::default()),
         waker: environment.waker.clone(),
         entropy: Arc::new(|| Box::new(SystemEntropy)),
     }

@@ -28,6 +28,8 @@ pub enum RdmaTransport {
         /// The peer's port of UDP.
         udp_port: u16,
     },
+    /// An RDMA adapter of this machine, whatever it speaks.
+    Adapter,
 }
 
 /// The port of UDP that RoCEv2 is received on (IBTA annex A17).
@@ -58,35 +60,52 @@ impl Carrier {
 impl RdmaOptions {
     fn read(options: &Options<'_>) -> Result<Self, Fault> {
         let crc = options.get("crc", flag)?.unwrap_or(false);
-        let is_roce = options.get("transport", is_roce)?.unwrap_or(false);
+        let transport = options.get("transport", transport)?.unwrap_or_default();
         let udp_port = options.get("udp_port", |value| number(value, &1))?;
-        if !is_roce {
-            return match options.place("udp_port") {
-                Some(key) => {
-                    Err(key.fault("only RoCE has a port of UDP", "write transport=roce, or leave it out"))
-                }
-                None => Ok(Self { crc, transport: RdmaTransport::Iwarp }),
-            };
+        if !matches!(transport, RdmaTransport::Roce { .. })
+            && let Some(key) = options.place("udp_port")
+        {
+            return Err(key.fault("only RoCE has a port of UDP", "write transport=roce, or leave it out"));
         }
-        if let Some(key) = options.place("crc") {
-            return Err(key.fault("RoCE has a checksum in each packet", "leave crc out"));
+        let checked = match transport {
+            RdmaTransport::Iwarp => None,
+            RdmaTransport::Roce { .. } => Some("RoCE has a checksum in each packet"),
+            RdmaTransport::Adapter => Some("an adapter has checksums of its own"),
+        };
+        if let (Some(why), Some(key)) = (checked, options.place("crc")) {
+            return Err(key.fault(why, "leave crc out"));
         }
-        Ok(Self { crc, transport: RdmaTransport::Roce { udp_port: udp_port.unwrap_or(ROCE_PORT) } })
+        let transport = match transport {
+            RdmaTransport::Roce { udp_port: usual } => {
+                RdmaTransport::Roce { udp_port: udp_port.unwrap_or(usual) }
+            }
+            other => other,
+        };
+        Ok(Self { crc, transport })
     }
 
     pub(crate) fn write(self, options: &mut Writer<'_, '_>) -> core::fmt::Result {
         options.put_flag("crc", self.crc)?;
-        let RdmaTransport::Roce { udp_port } = self.transport else { return Ok(()) };
-        options.put("transport", Some("roce"))?;
-        options.put("udp_port", (udp_port != ROCE_PORT).then_some(udp_port))
+        match self.transport {
+            RdmaTransport::Iwarp => Ok(()),
+            RdmaTransport::Roce { udp_port } => {
+                options.put("transport", Some("roce"))?;
+                options.put("udp_port", (udp_port != ROCE_PORT).then_some(udp_port))
+            }
+            RdmaTransport::Adapter => options.put("transport", Some("rdma")),
+        }
     }
 }
 
-fn is_roce(value: Piece<'_>) -> Result<bool, Fault> {
+fn transport(value: Piece<'_>) -> Result<RdmaTransport, Fault> {
     match value.text {
-        "iwarp" => Ok(false),
-        "roce" => Ok(true),
-        other => Err(value.fault(format!("\"{other}\" carries no RDMA here"), "write iwarp or roce")),
+        "iwarp" => Ok(RdmaTransport::Iwarp),
+        "roce" => Ok(RdmaTransport::Roce { udp_port: ROCE_PORT }),
+        "rdma" => Ok(RdmaTransport::Adapter),
+        other => {
+            let problem = format!("\"{other}\" carries no RDMA here");
+            Err(value.fault(problem, "write iwarp or roce, or rdma for an adapter of this machine"))
+        }
     }
 }
 

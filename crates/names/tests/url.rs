@@ -83,6 +83,8 @@ const WRONG: &[(&str, usize, &str)] = &[
     ("iser://h/iqn.2026-11.org.linerate:d/0?transport=ib", 48, "iwarp or roce"),
     ("iser://h/iqn.2026-11.org.linerate:d/0?udp_port=7000", 38, "transport=roce"),
     ("iser://h/iqn.2026-11.org.linerate:d/0?transport=roce&crc=1", 53, "leave crc out"),
+    ("iser://h/iqn.2026-11.org.linerate:d/0?transport=rdma&crc=1", 53, "leave crc out"),
+    ("iser://h/iqn.2026-11.org.linerate:d/0?transport=rdma&udp_port=7000", 53, "transport=roce"),
     ("nvme+rdma://h/nqn.2026-11.org.linerate:d/1?crc=yes", 47, "1 for yes"),
     ("nvme+tcp://h/nqn.2026-11.org.linerate:d/1?crc=1", 42, "no option"),
     ("iscs://127.0.0.1/iqn.2026-11.org.linerate:disk/0", 0, "did you mean iscsi://?"),

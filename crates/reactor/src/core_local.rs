@@ -7,11 +7,12 @@ use std::cell::RefCell;
 use std::io;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-use host::{DatagramEndpoint, Dialer, Endpoint, EndpointId, IoError, Path, SlotField};
+use host::{DatagramEndpoint, Dialer, Endpoint, EndpointId, IoError, Path, SlotField, WatchEndpoint};
 use protocol::Ended;
 
 use crate::clock;
@@ -75,6 +76,13 @@ pub(crate) struct DialSocket {
     pub(crate) endpoint: Box<dyn DatagramEndpoint>,
 }
 
+/// A descriptor that the loop is to watch.
+pub(crate) struct Watch {
+    pub(crate) id: EndpointId,
+    pub(crate) descriptor: OwnedFd,
+    pub(crate) endpoint: Box<dyn WatchEndpoint>,
+}
+
 /// Endpoints of a core for which any thread has requested a turn.
 #[derive(Debug, Default)]
 struct TurnRequests {
@@ -108,6 +116,7 @@ pub(crate) struct CoreLocal {
     pub(crate) slots: RefCell<Slots>,
     pub(crate) dials: RefCell<Vec<Dial>>,
     pub(crate) sockets: RefCell<Vec<DialSocket>>,
+    pub(crate) watches: RefCell<Vec<Watch>>,
     pub(crate) woken: RefCell<Vec<EndpointId>>,
     pub(crate) files: RefCell<Vec<Box<FileOp>>>,
     requests: Arc<TurnRequests>,
@@ -128,7 +137,10 @@ impl CoreLocal {
 
     /// True when the core itself has queued nothing.
     pub(crate) fn is_empty(&self) -> bool {
-        self.dials.borrow().is_empty() && self.sockets.borrow().is_empty() && self.woken.borrow().is_empty()
+        self.dials.borrow().is_empty()
+            && self.sockets.borrow().is_empty()
+            && self.watches.borrow().is_empty()
+            && self.woken.borrow().is_empty()
     }
 }
 
@@ -196,6 +208,16 @@ impl Dialer for CoreDialer {
         };
         let id = local.slots.borrow_mut().take();
         local.sockets.borrow_mut().push(DialSocket { id, address, slot, endpoint });
+        id
+    }
+
+    fn watch(&self, descriptor: OwnedFd, mut endpoint: Box<dyn WatchEndpoint>) -> EndpointId {
+        let Some(local) = current() else {
+            endpoint.handle_ended(clock::now(), Ended::Failed(libc::ENXIO));
+            return EndpointId(u64::MAX);
+        };
+        let id = local.slots.borrow_mut().take();
+        local.watches.borrow_mut().push(Watch { id, descriptor, endpoint });
         id
     }
 

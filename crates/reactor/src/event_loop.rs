@@ -261,6 +261,13 @@ impl<S: Service> EventLoop<S> {
         for dial in sockets {
             self.dial_socket(dial, now);
         }
+        let watches = std::mem::take(&mut *self.local.watches.borrow_mut());
+        for watch in watches {
+            let slot = slot_of(watch.id);
+            if self.sockets.watch(&mut self.core, watch).is_err() {
+                self.local.slots.borrow_mut().give_back(slot);
+            }
+        }
     }
 
     fn dial(&mut self, dial: Dial, now: Instant) {
@@ -368,7 +375,7 @@ impl<S: Service> EventLoop<S> {
         }
         self.ending = Some(now + limits::SHUTDOWN);
         self.streams.end_all(&mut self.core);
-        self.sockets.shut_down(now);
+        self.sockets.shut_down(&mut self.core);
         self.core.again = true;
     }
 

@@ -1,4 +1,5 @@
-//! The sockets for datagrams of a core, and what a turn does for each: what has come is given to its endpoint, which has a turn and sends what it has to say.
+//! The sockets for datagrams of a core, and what a turn does for each: what has come is given to its endpoint, which has a turn and sends what it has to say. Descriptors that are
+//! watched for others have such turns, too, without anything to receive or to send.
 //!
 //! Both drivers say when a socket is readable; the calls that receive and send are made here, as one of them moves up to 64 KiB. A socket that takes
 //! nothing for want of room is tried again after a moment: its poll waits for what comes.
@@ -8,11 +9,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use host::{DatagramEndpoint, Datagrams, Dialer, EndpointId, ListenerId, OpenSocket};
+use host::{DatagramEndpoint, Datagrams, Dialer, EndpointId, ListenerId, OpenSocket, WatchEndpoint};
 use protocol::{Ended, Instant};
 
 use crate::core_io::CoreIo;
-use crate::core_local::{CoreDialer, slot_of};
+use crate::core_local::{CoreDialer, Watch, slot_of};
 use crate::driver::{Interest, SendRoom};
 use crate::limits::{DATAGRAM_AREA, LAST_DATAGRAMS, RECEIVES_AT_ONCE, SEND_RETRY};
 use crate::socket_group::Member;
@@ -25,6 +26,86 @@ enum Phase {
     Open,
     /// It goes once its poll has ended.
     Closing,
+}
+
+/// What a descriptor's readiness is for.
+enum SocketEndpoint {
+    /// Datagrams are received and sent here. The socket's place among those at its address, which it leaves when the descriptor is closed.
+    Datagrams(Box<dyn DatagramEndpoint>, Member),
+    /// Somebody else reads it.
+    Watch(Box<dyn WatchEndpoint>),
+}
+
+impl SocketEndpoint {
+    fn handle_timeout(&mut self, now: Instant) {
+        match self {
+            Self::Datagrams(endpoint, _) => endpoint.handle_timeout(now),
+            Self::Watch(endpoint) => endpoint.handle_timeout(now),
+        }
+    }
+
+    fn handle_retired(&mut self, now: Instant) {
+        match self {
+            Self::Datagrams(endpoint, member) => {
+                member.stop_accepting();
+                endpoint.handle_retired(now);
+            }
+            // It is no listener's.
+            Self::Watch(_) => {}
+        }
+    }
+
+    fn handle_ended(&mut self, now: Instant, how: Ended) {
+        match self {
+            Self::Datagrams(endpoint, _) => endpoint.handle_ended(now, how),
+            Self::Watch(endpoint) => endpoint.handle_ended(now, how),
+        }
+    }
+
+    fn turn(&mut self, now: Instant) {
+        match self {
+            Self::Datagrams(endpoint, member) => {
+                member.take_forwarded(|datagrams| endpoint.handle_datagrams(now, datagrams));
+                endpoint.turn(now);
+            }
+            Self::Watch(endpoint) => endpoint.turn(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Datagrams<'_>> {
+        match self {
+            Self::Datagrams(endpoint, _) => endpoint.poll_transmit(now),
+            Self::Watch(_) => None,
+        }
+    }
+
+    fn handle_transmitted(&mut self, now: Instant) {
+        match self {
+            Self::Datagrams(endpoint, _) => endpoint.handle_transmitted(now),
+            Self::Watch(_) => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Datagrams(endpoint, _) => endpoint.poll_timeout(),
+            Self::Watch(endpoint) => endpoint.poll_timeout(),
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        match self {
+            Self::Datagrams(endpoint, _) => endpoint.is_finished(),
+            Self::Watch(endpoint) => endpoint.is_finished(),
+        }
+    }
+
+    fn expects_work(&self) -> bool {
+        match self {
+            Self::Datagrams(endpoint, _) => endpoint.expects_work(),
+            Self::Watch(endpoint) => endpoint.expects_work(),
+        }
+    }
 }
 
 /// A socket that is bound, before it has its place.
@@ -53,9 +134,7 @@ struct Socket {
     /// Whose it is, if it was bound by order.
     listener: Option<ListenerId>,
     descriptor: Rc<OwnedFd>,
-    /// Its place among those at its address, which it leaves when the descriptor is closed.
-    member: Member,
-    endpoint: Box<dyn DatagramEndpoint>,
+    endpoint: SocketEndpoint,
     polling: bool,
     touched: bool,
     phase: Phase,
@@ -140,10 +219,30 @@ impl Sockets {
         bound: Bound,
         mut endpoint: Box<dyn DatagramEndpoint>,
     ) -> Result<(), NotAttached> {
-        let slot = slot_of(bound.id);
         endpoint.handle_opened(core.now, bound.opened());
         let Bound { id, listener, member } = bound;
-        let attached = member.descriptor().map(Rc::new).and_then(|descriptor| {
+        let descriptor = member.descriptor();
+        member.set_reader(CoreDialer.waker(id));
+        self.attach(core, (id, listener), descriptor, SocketEndpoint::Datagrams(endpoint, member))
+    }
+
+    /// Adds a descriptor that is watched for somebody, who has a turn at once: it may have begun something that nothing but its own turn goes on with.
+    pub(crate) fn watch(&mut self, core: &mut CoreIo, watch: Watch) -> Result<(), NotAttached> {
+        let Watch { id, descriptor, endpoint } = watch;
+        self.attach(core, (id, None), Ok(descriptor), SocketEndpoint::Watch(endpoint))?;
+        self.take_turn(slot_of(id), core.now);
+        Ok(())
+    }
+
+    fn attach(
+        &mut self,
+        core: &mut CoreIo,
+        (id, listener): (EndpointId, Option<ListenerId>),
+        descriptor: io::Result<OwnedFd>,
+        mut endpoint: SocketEndpoint,
+    ) -> Result<(), NotAttached> {
+        let slot = slot_of(id);
+        let attached = descriptor.map(Rc::new).and_then(|descriptor| {
             core.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown)?;
             Ok(descriptor)
         });
@@ -154,11 +253,9 @@ impl Sockets {
                 return Err(NotAttached);
             }
         };
-        member.set_reader(CoreDialer.waker(id));
         let socket = Socket {
             id,
             listener,
-            member,
             descriptor,
             endpoint,
             polling: false,
@@ -178,19 +275,23 @@ impl Sockets {
         let meant = self.by_slot.iter_mut().find(|(_, socket)| socket.listener == Some(listener));
         if let Some((slot, socket)) = meant {
             let slot = *slot;
-            socket.member.stop_accepting();
             socket.endpoint.handle_retired(now);
             self.touch(slot);
         }
     }
 
-    /// The loop ends: endpoints say so to their peers, and have a moment to hear answers.
-    pub(crate) fn shut_down(&mut self, now: Instant) {
-        self.close_at = Some(now + LAST_DATAGRAMS);
+    /// The loop ends: endpoints say so to their peers, and have a moment to hear answers. What is watched for others ends now.
+    pub(crate) fn shut_down(&mut self, core: &mut CoreIo) {
+        self.close_at = Some(core.now + LAST_DATAGRAMS);
         let slots: Vec<u32> = self.by_slot.keys().copied().collect();
         for slot in slots {
-            if let Some(socket) = self.by_slot.get_mut(&slot) {
-                socket.endpoint.handle_shutdown(now);
+            match self.by_slot.get_mut(&slot).map(|socket| &mut socket.endpoint) {
+                Some(SocketEndpoint::Datagrams(endpoint, _)) => endpoint.handle_shutdown(core.now),
+                Some(SocketEndpoint::Watch(endpoint)) => {
+                    endpoint.handle_ended(core.now, Ended::ByUs);
+                    self.close(core, slot);
+                }
+                None => {}
             }
             self.touch(slot);
         }
@@ -227,6 +328,12 @@ impl Sockets {
             self.remove(core, slot);
             return true;
         }
+        if let SocketEndpoint::Watch(endpoint) = &mut socket.endpoint {
+            endpoint.handle_ready(core.now);
+            core.driver.drained(slot);
+            self.touch(slot);
+            return true;
+        }
         self.touch(slot);
         for _ in 0..RECEIVES_AT_ONCE {
             match self.receive(slot, core.now) {
@@ -244,12 +351,15 @@ impl Sockets {
 
     /// Gives the endpoint what one call receives; its bytes.
     fn receive(&mut self, slot: u32, now: Instant) -> io::Result<usize> {
-        self.area.resize(DATAGRAM_AREA, 0);
         let socket = self.by_slot.get_mut(&slot).ok_or(io::ErrorKind::WouldBlock)?;
+        let SocketEndpoint::Datagrams(endpoint, _) = &mut socket.endpoint else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        self.area.resize(DATAGRAM_AREA, 0);
         let arrived = receive_now(socket.descriptor.as_fd(), &mut self.area)?;
         let bytes = self.area.get(..arrived.length).unwrap_or_default();
         let datagrams = Datagrams { peer: arrived.peer, bytes, segment: arrived.segment };
-        socket.endpoint.handle_datagrams(now, &datagrams);
+        endpoint.handle_datagrams(now, &datagrams);
         Ok(arrived.length)
     }
 
@@ -315,9 +425,7 @@ impl Sockets {
     /// Gives the endpoint what other event loops have forwarded, and a turn.
     fn take_turn(&mut self, slot: u32, now: Instant) {
         if let Some(socket) = self.by_slot.get_mut(&slot).filter(|socket| socket.phase == Phase::Open) {
-            let Socket { member, endpoint, .. } = socket;
-            member.take_forwarded(|datagrams| endpoint.handle_datagrams(now, datagrams));
-            endpoint.turn(now);
+            socket.endpoint.turn(now);
         }
     }
 

@@ -252,6 +252,7 @@ impl<'a> Trial<'a> {
             if bug == PlantedBug::Greedy { Arc::new(GreedyDialer) } else { Arc::new(WorldDialer) };
         let context = ClientContext {
             dialer,
+            adapters: Arc::new(host::NoAdapters),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };

@@ -193,6 +193,7 @@ impl Trial {
         let seeds = AtomicU64::new(self.seed ^ u64::from(port) << 32 ^ (self.clients.len() as u64) << 40);
         let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
+            adapters: Arc::new(host::NoAdapters),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };

@@ -275,6 +275,7 @@ impl<'a> Trial<'a> {
         let seeds = AtomicU64::new(self.seed ^ (self.clients.len() as u64 + 1) << 32);
         let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
+            adapters: Arc::new(host::NoAdapters),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };

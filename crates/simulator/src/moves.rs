@@ -282,6 +282,7 @@ fn open(world: &mut World<Front>, access: &Access, seed: u64) -> Result<Arc<dyn 
     let seeds = AtomicU64::new(seed << 32);
     let context = remote::ClientContext {
         dialer: Arc::new(WorldDialer),
+        adapters: Arc::new(host::NoAdapters),
         waker: Waker::noop().clone(),
         entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
     };

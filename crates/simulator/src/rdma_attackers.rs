@@ -102,6 +102,7 @@ impl RdmaAttacker {
         let seeds = AtomicU64::new(dice.below(u64::MAX));
         let context = ClientContext {
             dialer: Arc::clone(&dialer) as Arc<dyn Dialer>,
+            adapters: Arc::new(host::NoAdapters),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };

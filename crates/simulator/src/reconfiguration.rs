@@ -437,6 +437,7 @@ impl Trial {
         let port = u16::try_from(live.client.protocol + 1).unwrap_or(1);
         let context = remote::ClientContext {
             dialer: Arc::new(WorldDialer),
+            adapters: Arc::new(host::NoAdapters),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(lock(&entropy).fork())),
         };

@@ -61,6 +61,7 @@ pub(crate) fn make_cores(makings: Makings) -> Result<(Vec<Core>, Arc<Mail<Messag
     let config = Arc::new(EngineConfig {
         pool_limit: makings.pool,
         entropy: makings.entropy,
+        adapters: Arc::new(host::NoAdapters),
         journal: makings.journal,
         observer: makings.observer,
         roce: Arc::default(),

@@ -106,6 +106,8 @@ pub(crate) fn transport_of(access: &Access) -> Transport {
             Transport::Roce { socket: SocketAddr::from((Ipv4Addr::LOCALHOST, udp_port)), service: 1 }
         }
         Some(RdmaTransport::Iwarp) => Transport::Iwarp { crc: false },
+        // The simulator's contexts have none, and refuse to open such a volume.
+        Some(RdmaTransport::Adapter) => Transport::Adapter,
     }
 }
 
@@ -191,6 +193,7 @@ pub(crate) fn start_server(
     let config = Arc::new(EngineConfig {
         pool_limit: SERVER_POOL,
         entropy: world.entropy(),
+        adapters: Arc::new(host::NoAdapters),
         journal: Arc::clone(&world.journal) as Arc<dyn host::Journal>,
         observer: Arc::clone(&world.observed) as Arc<dyn engine::ControlObserver>,
         roce: Arc::default(),
@@ -222,6 +225,7 @@ pub(crate) fn connect(
 ) -> Result<Box<dyn VolumeQueue>, TrialFailure> {
     let context = remote::ClientContext {
         dialer: Arc::new(ClientMachine::new()),
+        adapters: Arc::new(host::NoAdapters),
         waker: Waker::noop().clone(),
         entropy: world.entropy(),
     };

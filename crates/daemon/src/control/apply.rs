@@ -14,13 +14,13 @@ use names::{Host, Source, VolumeUrl};
 use reactor::{DatagramSockets, Files, Listener};
 use volume::Volume;
 
-use super::bind::{bind, bind_sockets};
+use super::bind::{bind, bind_adapter, bind_sockets};
 use super::context::{Context, Current, Interrupted};
 use super::ids::VOLUMES;
 use super::plan::ApplyPlan;
 use super::report::{self, Change};
 use crate::accounts::Accounts;
-use crate::config::{Config, VolumeEntry};
+use crate::config::{Config, Transport, VolumeEntry};
 use crate::control_input::{ControlInput, Ticket};
 use crate::exports::{self, BoundSocket, Exported, OpenPortal, Opened, Wanted};
 use crate::fresh::Fresh;
@@ -120,6 +120,8 @@ struct Draft {
     bound: Vec<(ListenerId, Listener)>,
     /// Sockets for datagrams, which portals share.
     sockets: Vec<(BoundSocket, DatagramSockets)>,
+    /// Ports of adapters that no core has taken.
+    ports: Vec<ListenerId>,
     /// All portals of the configuration.
     portals: Vec<OpenPortal>,
     /// Files that were made.
@@ -171,6 +173,13 @@ impl Draft {
                 let socket = self.bind_socket(context, asked)?;
                 let address = SocketAddr::new(asked.ip(), entry.listen.port);
                 OpenPortal { id: context.ids.listener(), entry: entry.clone(), address, socket: Some(socket) }
+            } else if entry.transport == Transport::Rdma {
+                let port = bind_adapter(entry).map_err(|error| Failure::because(error.to_string()))?;
+                let (id, address) = (context.ids.listener(), port.local());
+                // The core that takes it does so as soon as it serves the portal.
+                context.links.adapters.offer(id, port);
+                self.ports.push(id);
+                OpenPortal { id, entry: entry.clone(), address, socket: None }
             } else {
                 let listener = bind(entry, &context.current.portals)
                     .map_err(|error| Failure::because(error.to_string()))?;
@@ -318,7 +327,8 @@ impl Draft {
             let is_used = |socket| context.current.portals.iter().any(|portal| portal.socket == Some(socket));
             let unused = match old.socket {
                 Some(socket) => Some(socket.id).filter(|_| !is_used(socket)),
-                None => Some(old.id),
+                // Its core has closed the port of an adapter already.
+                None => Some(old.id).filter(|_| old.entry.transport != Transport::Rdma),
             };
             if let Some(id) = unused {
                 context.links.listeners.close(id);
@@ -336,7 +346,10 @@ impl Draft {
     /// Takes back all that was made.
     fn undo(self, context: &mut Context) {
         context.give_up_openings();
-        let Self { added, fresh, opened, found, bound, sockets, .. } = self;
+        let Self { added, fresh, opened, found, bound, sockets, ports, .. } = self;
+        for id in ports {
+            context.links.adapters.withdraw(id);
+        }
         drop((opened, found, bound, sockets));
         for opened in added {
             // Nobody has used it: it is as clean as it was.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
+use host::AdapterError;
+use ibverbs::BoundPort;
 use names::Portal;
 use reactor::{DatagramSockets, Listener};
 
@@ -15,6 +17,8 @@ use crate::exports::OpenPortal;
 pub(super) enum BindError {
     /// What the configuration names is no address of this machine.
     NotAnAddress(Portal),
+    /// No adapter listens there.
+    Adapter { address: SocketAddr, error: AdapterError },
     /// The system refuses the address.
     Failed { address: SocketAddr, error: std::io::Error, remedy: Remedy },
 }
@@ -37,6 +41,9 @@ impl fmt::Display for BindError {
         match self {
             Self::NotAnAddress(listen) => {
                 write!(f, "{listen} is not an address to listen at: write an IP address and a port")
+            }
+            Self::Adapter { address, error } => {
+                write!(f, "cannot listen at {address} by an RDMA adapter: {error}")
             }
             Self::Failed { address, error, remedy } => {
                 write!(f, "cannot listen at {address}: {error}{remedy}")
@@ -64,9 +71,18 @@ impl std::error::Error for BindError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::NotAnAddress(_) => None,
+            Self::Adapter { error, .. } => Some(error),
             Self::Failed { error, .. } => Some(error),
         }
     }
+}
+
+/// Listens at a portal's address by an RDMA adapter.
+pub(super) fn bind_adapter(entry: &PortalEntry) -> Result<BoundPort, BindError> {
+    let Some(address) = entry.listen.address() else {
+        return Err(BindError::NotAnAddress(entry.listen.clone()));
+    };
+    BoundPort::bind(address).map_err(|error| BindError::Adapter { address, error })
 }
 
 /// Binds the sockets of portals over RoCE at an address, one for each core.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use engine::{ControlEvent, Generation, Message};
 use host::{Event, Journal, Kind, Postbox, StateError};
+use ibverbs::SystemAdapters;
 use reactor::ListenerControl;
 use volume::VolumeId;
 
@@ -63,6 +64,7 @@ pub(super) struct Links {
     pub(super) cores: Arc<Cores>,
     pub(super) postbox: Arc<dyn Postbox<Message>>,
     pub(super) listeners: ListenerControl,
+    pub(super) adapters: SystemAdapters,
     pub(super) log: Arc<Log>,
     pub(super) departures: Arc<Departures>,
 }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use engine::Message;
 use host::Postbox;
+use ibverbs::SystemAdapters;
 use reactor::{ListenerControl, Stopper};
 
 pub(crate) use self::apply::Checked;
@@ -51,6 +52,7 @@ pub(crate) struct Process {
     pub(crate) threads: Vec<CoreThread>,
     pub(crate) postbox: Arc<dyn Postbox<Message>>,
     pub(crate) listeners: ListenerControl,
+    pub(crate) adapters: SystemAdapters,
     pub(crate) stopper: Stopper,
     pub(crate) log: Arc<Log>,
     pub(crate) departures: Arc<Departures>,
@@ -76,8 +78,9 @@ pub(crate) struct Controller {
 impl Controller {
     /// Controls a process that serves nothing yet.
     pub(crate) fn new(process: Process, states: States) -> Self {
-        let Process { inbox, tell, cores, threads, postbox, listeners, stopper, log, departures } = process;
-        let links = Links { inbox, tell, cores, postbox, listeners, log, departures };
+        let Process { inbox, tell, cores, threads, postbox, listeners, adapters, stopper, log, departures } =
+            process;
+        let links = Links { inbox, tell, cores, postbox, listeners, adapters, log, departures };
         Self { context: Context::new(links, states), threads, stopper, stopping: None }
     }
 
@@ -261,6 +264,7 @@ mod tests {
         let engine = EngineConfig {
             pool_limit: 1 << 20,
             entropy: randomness::source(),
+            adapters: Arc::new(host::NoAdapters),
             journal: Arc::clone(&log) as Arc<dyn host::Journal>,
             observer: Arc::new(events),
             roce: Arc::default(),
@@ -277,6 +281,7 @@ mod tests {
             postbox: cluster.postbox(),
             listeners: cluster.control(),
             stopper: cluster.stopper(),
+            adapters: SystemAdapters::default(),
             log,
             departures,
         };

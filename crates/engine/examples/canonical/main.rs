@@ -73,6 +73,7 @@ fn open(world: &mut World, protocol: Protocol) -> Result<Arc<dyn Volume>, OpenEr
     let seed = AtomicU64::new(7);
     let context = ClientContext {
         dialer: World::dialer(),
+        adapters: Arc::new(host::NoAdapters),
         waker: Waker::noop().clone(),
         entropy: Arc::new(move || Box::new(SeededEntropy::new(seed.fetch_add(1, Ordering::Relaxed)))),
     };

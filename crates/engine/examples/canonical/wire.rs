@@ -171,6 +171,7 @@ impl World {
         let config = EngineConfig {
             pool_limit: POOL,
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
+            adapters: Arc::new(host::NoAdapters),
             journal: Arc::new(host::Silent),
             observer: Arc::new(host::Silent),
             roce: Arc::default(),

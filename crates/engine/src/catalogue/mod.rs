@@ -121,6 +121,8 @@ pub enum Transport {
         /// The port whose service peers ask for.
         service: u16,
     },
+    /// RDMA, by an adapter: the protocol is iSER or NVMe/RDMA. The listener's port is one of [`host::Adapters`].
+    Adapter,
 }
 
 /// A listening socket, and what is behind it.

@@ -7,12 +7,12 @@ use verbs::Consumer;
 
 use super::{Driver, Role};
 use crate::carried::Carried;
-use crate::queue_pairs::{OverDatagrams, Owner};
+use crate::queue_pairs::{OverQueuePair, Owner};
 
 impl<C, R> Driver<R>
 where
     C: Consumer<QueuePair = roce::Connection>,
-    R: Role<Connection = OverDatagrams<C>>,
+    R: Role<Connection = OverQueuePair<C>>,
 {
     /// Lets the inside know of a queue pair that has ended and said so.
     fn follow_end(&mut self, now: Instant) {
@@ -26,7 +26,7 @@ where
 impl<C, R> Owner for Driver<R>
 where
     C: Consumer<QueuePair = roce::Connection>,
-    R: Role<Connection = OverDatagrams<C>>,
+    R: Role<Connection = OverQueuePair<C>>,
 {
     fn handle_packet(&mut self, now: Instant, packet: Inbound<'_>) {
         self.active = true;

@@ -1,11 +1,12 @@
 //! One protocol connection as an endpoint: bytes from whoever moves them, requests to the core's queues.
 //!
-//! `stream` is a driver over a byte stream, `datagrams` one whose queue pair shares a socket with others.
+//! `stream` is a driver over a byte stream, `datagrams` one whose queue pair shares a socket with others, `adapters` one whose queue pair an RDMA adapter has.
 //!
 //! The driver adds nothing of its own to the protocol. It drains the connection's actions after each batch of
 //! inputs, parks requests that a full queue gave back, returns those that a fence has overtaken, and counts what is under
 //! way, so that a connection whose stream has ended stays until its last request has completed.
 
+mod adapters;
 mod datagrams;
 mod stream;
 

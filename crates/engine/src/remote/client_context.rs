@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use host::Dialer;
+use host::{Adapters, Dialer};
 
 use crate::config::EntropySource;
 
@@ -12,6 +12,8 @@ use crate::config::EntropySource;
 pub struct ClientContext {
     /// Connects.
     pub dialer: Arc<dyn Dialer>,
+    /// Queue pairs in hardware.
+    pub adapters: Arc<dyn Adapters>,
     /// Woken when something has become known.
     pub waker: Waker,
     /// Randomness.
@@ -38,7 +40,12 @@ impl ClientContext {
             }
         }
         let entropy: EntropySource = Arc::new(|| Box::new(protocol::SeededEntropy::new(1)));
-        Self { dialer: Arc::new(NoNetwork), waker: Waker::noop().clone(), entropy }
+        Self {
+            dialer: Arc::new(NoNetwork),
+            adapters: Arc::new(host::NoAdapters),
+            waker: Waker::noop().clone(),
+            entropy,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! iSCSI logical units as remote volumes: one session per core, over TCP or, as iSER, over software iWARP or software RoCEv2.
+//! iSCSI logical units as remote volumes: one session per core, over TCP or, as iSER, over software iWARP, software RoCEv2 or an RDMA adapter.
 //!
 //! A queue's sessions bear the same name (ISID) one after the other. A login under the name of a session that the target still
 //! has *reinstates* it: the target ends the old session and its tasks before it answers (RFC 7143 §6.3.5). So once a login has
@@ -19,9 +19,11 @@ use ::iscsi::initiator::{Action, Config, Discovered, Input, RemoteUnit};
 use ::iscsi::keys::DigestPolicy;
 use ::volume::{CoreId, Geometry, OpenError, Volume};
 use buf::Pool;
+use host::AdapterPair;
 use names::{Iqn, IscsiOptions, IscsiUrl, RdmaOptions, RdmaTransport};
 
 use super::access::Secrets;
+use super::client::adapters::AdapterWish;
 use super::client::datagrams::Wish;
 use super::client::{Client, ClientRole, Dial, Hooks, Owner, Report, Tell};
 use super::client_context::ClientContext;
@@ -32,10 +34,11 @@ use super::redirect::{Redirect, RedirectFollower, RedirectSlot};
 use super::route::{Attempt, Connected, NotConnected, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Found, Place, Waiting};
+use crate::adapters::Side;
 use crate::carried::Carried;
 use crate::iwarp_link::{InitiatorEnd, IwarpLink, segment_size};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
-use crate::queue_pairs::OverDatagrams;
+use crate::queue_pairs::OverQueuePair;
 
 /// The name that initiators log in under unless the URL says otherwise.
 pub const INITIATOR: &str = "iqn.2026-11.org.linerate:initiator";
@@ -51,7 +54,9 @@ enum Info {
 /// iSER over software iWARP, at an initiator.
 type IwarpInitiator = iser::InitiatorConnection<iwarp::Connection>;
 /// The same over software RoCEv2.
-type RoceInitiator = OverDatagrams<iser::InitiatorConnection<roce::Connection>>;
+type RoceInitiator = OverQueuePair<iser::InitiatorConnection<roce::Connection>>;
+/// The same over an RDMA adapter.
+type AdapterInitiator = OverQueuePair<iser::InitiatorConnection<AdapterPair>>;
 
 /// An initiator's side of an iSCSI connection, whatever carries it.
 struct Initiator<C>(PhantomData<C>);
@@ -186,6 +191,21 @@ impl Plan {
             let pool = Pool::new(CLIENT_POOL);
             let join = move |now, pair| iser::InitiatorConnection::new(now, config, pool, entropy, pair);
             return Client::<Initiator<RoceInitiator>>::ask(dialer, wish, Box::new(join), dial);
+        }
+        if rdma.transport == RdmaTransport::Adapter {
+            let wish = AdapterWish {
+                needs: Side::Initiator.needs(initiator_needs()),
+                // What the adapter registers for a user no peer can invalidate.
+                private_data: private_data(Invalidation::NotUsed),
+            };
+            let pool = Pool::new(CLIENT_POOL);
+            let join = move |now, pair| iser::InitiatorConnection::new(now, config, pool, entropy, pair);
+            return Client::<Initiator<AdapterInitiator>>::ask_adapter(
+                &self.context,
+                wish,
+                Box::new(join),
+                dial,
+            );
         }
         let iwarp = IwarpLink { crc: rdma.crc, mss: segment_size(address, None) };
         let make = move |now| {

@@ -1,4 +1,4 @@
-//! How connections to an NVMe subsystem are made, over TCP, software iWARP or software RoCEv2: what all of them have in common.
+//! How connections to an NVMe subsystem are made, over TCP, software iWARP, software RoCEv2 or an RDMA adapter: what all of them have in common.
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -11,18 +11,20 @@ use ::nvme::host::{Action, Config, Connection, Input, Queue, RemoteNamespace};
 use ::nvme::log::DiscoveryEntry;
 use ::nvme::rdma::HostConnection;
 use buf::Pool;
-use host::EndpointId;
+use host::{AdapterPair, EndpointId};
 use names::{NvmeOptions, RdmaOptions, RdmaTransport};
 
+use super::client::adapters::AdapterWish;
 use super::client::datagrams::Wish;
 use super::client::{Client, ClientRole, Dial, Hooks, Owner, Report};
 use super::client_context::ClientContext;
 use super::far_end::{Digests, Timing};
 use super::link::{Link, LinkInput};
+use crate::adapters::Side;
 use crate::carried::Carried;
 use crate::iwarp_link::{InitiatorEnd, IwarpLink, segment_size};
 use crate::limits::{CLIENT_POOL, COMMAND_TIME, KEEP_ALIVE, RECONNECT_TIME};
-use crate::queue_pairs::OverDatagrams;
+use crate::queue_pairs::OverQueuePair;
 
 /// Commands that a queue may have under way.
 pub(super) const DEPTH: u16 = 128;
@@ -37,6 +39,8 @@ pub(super) enum Info {
 type RdmaHost = HostConnection<iwarp::Connection>;
 /// The same over software RoCEv2.
 type RoceHost = HostConnection<roce::Connection>;
+/// The same over an RDMA adapter.
+type AdapterHost = HostConnection<AdapterPair>;
 
 /// A host's side of an NVMe connection, whatever carries it.
 struct Host<C>(PhantomData<C>);
@@ -161,6 +165,9 @@ impl Plan {
         if let RdmaTransport::Roce { udp_port } = rdma.transport {
             return self.connect_roce(udp_port, config, dial);
         }
+        if rdma.transport == RdmaTransport::Adapter {
+            return self.connect_adapter(config, dial);
+        }
         let iwarp = IwarpLink { crc: rdma.crc, mss: segment_size(self.address, None) };
         let make = move |now| {
             let words = RdmaHost::private_data(&config);
@@ -169,6 +176,16 @@ impl Plan {
             RdmaHost::new(pair, config, now)
         };
         Client::<Host<RdmaHost>>::dial(dialer, Box::new(make), dial)
+    }
+
+    /// Asks for a queue pair of an adapter's.
+    fn connect_adapter(&self, config: Config, dial: Dial<Info>) -> Rc<Link> {
+        let wish = AdapterWish {
+            needs: Side::Initiator.needs(AdapterHost::needs(&config)),
+            private_data: AdapterHost::private_data(&config),
+        };
+        let join = Box::new(move |now, pair| AdapterHost::new(pair, config, now));
+        Client::<Host<OverQueuePair<AdapterHost>>>::ask_adapter(&self.context, wish, join, dial)
     }
 
     /// Asks for a queue pair.
@@ -181,7 +198,7 @@ impl Plan {
             entropy: Arc::clone(&self.context.entropy),
         };
         let join = Box::new(move |now, pair| RoceHost::new(pair, config, now));
-        Client::<Host<OverDatagrams<RoceHost>>>::ask(&self.context.dialer, wish, join, dial)
+        Client::<Host<OverQueuePair<RoceHost>>>::ask(&self.context.dialer, wish, join, dial)
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ::volume::{OpenError, OpenStage, Opened, Opener, Openers, Opening, PreparedOpen, QueueContext, Ready};
-use host::{Dialer, Resolver, SecretReader};
+use host::{Adapters, Dialer, Resolver, SecretReader};
 use names::{Host, Portal, Source, VolumeUrl};
 use protocol::Instant;
 
@@ -20,6 +20,8 @@ use crate::config::EntropySource;
 pub struct RemoteOpener {
     /// Connects, from the core on which a volume is opened.
     pub dialer: Arc<dyn Dialer>,
+    /// Queue pairs in hardware.
+    pub adapters: Arc<dyn Adapters>,
     /// Randomness.
     pub entropy: EntropySource,
     /// Looks up names of machines.
@@ -84,8 +86,8 @@ struct Prepared {
 
 impl PreparedOpen for Prepared {
     fn begin(self: Box<Self>, queue: &QueueContext) -> Box<dyn Opening> {
-        let Self { addresses, access, opener: RemoteOpener { dialer, entropy, .. } } = *self;
-        let context = ClientContext { dialer, waker: queue.waker.clone(), entropy };
+        let Self { addresses, access, opener: RemoteOpener { dialer, adapters, entropy, .. } } = *self;
+        let context = ClientContext { dialer, adapters, waker: queue.waker.clone(), entropy };
         let mut further = VecDeque::from(addresses);
         let Some(first) = further.pop_front() else {
             let error = OpenError::new("its host name has no address; write an address");

@@ -181,6 +181,7 @@ impl Server {
         let config = Arc::new(EngineConfig {
             pool_limit,
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
+            adapters: Arc::new(host::NoAdapters),
             journal: Arc::clone(&journal) as Arc<dyn Journal>,
             observer: Arc::clone(&observed) as Arc<dyn ControlObserver>,
             roce: Arc::default(),

@@ -18,7 +18,7 @@ const LAYERS: &[(u8, &[&str])] = &[
     (0, &["wire", "buf", "names"]),
     (1, &["protocol", "volume", "filesystem", "host", "verbs"]),
     (2, &["scsi", "iscsi", "nvme", "rpc", "nfs", "iwarp", "roce", "tls"]),
-    (3, &["engine", "reactor", "backends"]),
+    (3, &["engine", "reactor", "backends", "ibverbs"]),
     (
         4,
         &[
@@ -47,6 +47,7 @@ const HERE: &str = "xtask/src/tidy/rules/layers.rs";
 const SAME_LAYER: &[(&str, &str)] = &[
     ("volume", "protocol"),
     ("host", "protocol"),
+    ("host", "verbs"),
     ("verbs", "protocol"),
     ("iscsi", "scsi"),
     ("lab-runner", "lab-model"),

@@ -17,6 +17,7 @@ const ALLOWED: &[&str] = &[
     "crates/backends/src/ioctl",
     "crates/backends/src/rbd",
     "crates/attach/src/sys",
+    "crates/ibverbs/src/sys",
     "crates/tls/src/ffi",
     "crates/linerate/src/capi",
     "fio-engine/",

@@ -235,6 +235,7 @@ impl Server {
         let config = EngineConfig {
             pool_limit: 1 << 20,
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
+            adapters: Arc::new(host::NoAdapters),
             journal: Arc::clone(&journal) as Arc<dyn Journal>,
             observer: Arc::new(host::Silent),
             roce: Arc::default(),

@@ -17,7 +17,7 @@ use super::{Client, ClientRole, Dial, NO_ANSWER, NO_ROUTE};
 use crate::carried::Carried;
 use crate::config::EntropySource;
 use crate::limits::CLIENT_POOL;
-use crate::queue_pairs::{Begin, Joining, OverDatagrams, Owner, OwnerName, RoceLink, Socket, begin_at};
+use crate::queue_pairs::{Begin, Joining, OverQueuePair, Owner, OwnerName, RoceLink, Socket, begin_at};
 
 /// What a client asks its peer for.
 pub(crate) struct Wish {
@@ -37,7 +37,7 @@ pub(crate) type Join<C> = Box<dyn FnOnce(Instant, roce::Connection) -> C>;
 impl<C, R> Client<R>
 where
     C: Consumer<QueuePair = roce::Connection> + 'static,
-    R: ClientRole<Connection = OverDatagrams<C>> + 'static,
+    R: ClientRole<Connection = OverQueuePair<C>> + 'static,
 {
     /// Asks for a queue pair, at the calling core's socket.
     pub(crate) fn ask(dialer: &Arc<dyn Dialer>, wish: Wish, join: Join<C>, dial: Dial<R::Info>) -> Rc<Link> {
@@ -72,7 +72,7 @@ struct Opening<R: ClientRole, C> {
 impl<C, R> Begin for Opening<R, C>
 where
     C: Consumer<QueuePair = roce::Connection> + 'static,
-    R: ClientRole<Connection = OverDatagrams<C>> + 'static,
+    R: ClientRole<Connection = OverQueuePair<C>> + 'static,
 {
     fn begin(self: Box<Self>, now: Instant, socket: &mut Socket) {
         let Self { mut client, wish: Wish { peer, service, queues, private_data, .. }, join, path } = *self;
@@ -81,7 +81,7 @@ where
         match socket.connect(now, target, &Pool::new(CLIENT_POOL)) {
             Ok(pair) => {
                 let id = pair.id();
-                client.connection = Some(OverDatagrams::new(now, join(now, pair)));
+                client.connection = Some(OverQueuePair::new(now, join(now, pair)));
                 let owner = Box::new(Waiting::new(now, client));
                 socket.insert(Joining { id, name: OwnerName::Socket, owner });
             }
@@ -104,7 +104,7 @@ struct Waiting<R: ClientRole> {
 impl<C, R> Waiting<R>
 where
     C: Consumer<QueuePair = roce::Connection>,
-    R: ClientRole<Connection = OverDatagrams<C>>,
+    R: ClientRole<Connection = OverQueuePair<C>>,
 {
     /// The client of a queue pair that was just asked for.
     fn new(now: Instant, client: Client<R>) -> Self {
@@ -135,7 +135,7 @@ where
 impl<C, R> Owner for Waiting<R>
 where
     C: Consumer<QueuePair = roce::Connection>,
-    R: ClientRole<Connection = OverDatagrams<C>>,
+    R: ClientRole<Connection = OverQueuePair<C>>,
 {
     fn handle_packet(&mut self, now: Instant, packet: Inbound<'_>) {
         if let Some(connection) = &mut self.client.connection {
@@ -181,7 +181,7 @@ where
     }
 
     fn is_gone(&self) -> bool {
-        self.client.connection.as_ref().is_none_or(OverDatagrams::is_finished)
+        self.client.connection.as_ref().is_none_or(OverQueuePair::is_finished)
     }
 
     fn expects_work(&self) -> bool {
@@ -251,7 +251,7 @@ mod tests {
     struct Role;
 
     impl ClientRole for Role {
-        type Connection = OverDatagrams<Sender>;
+        type Connection = OverQueuePair<Sender>;
         type Info = ();
 
         fn input(input: LinkInput) -> LinkInput {
@@ -306,7 +306,7 @@ mod tests {
             hooks: Hooks { tell: Box::new(|(), _| {}), turn: None },
         };
         let mut client = Client::<Role>::unconnected(link, dial);
-        client.connection = Some(OverDatagrams::new(now, Sender { pair, is_abandoned: false }));
+        client.connection = Some(OverQueuePair::new(now, Sender { pair, is_abandoned: false }));
         Waiting::new(now, client)
     }
 

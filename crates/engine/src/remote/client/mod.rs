@@ -1,7 +1,8 @@
 //! An initiator's or host's connection: inputs in, completions out.
 //!
-//! `stream` is one over a byte stream, `datagrams` one whose queue pair has a socket.
+//! `stream` is one over a byte stream, `datagrams` one whose queue pair has a socket, `adapters` one whose queue pair an RDMA adapter has.
 
+pub(crate) mod adapters;
 pub(crate) mod datagrams;
 mod stream;
 

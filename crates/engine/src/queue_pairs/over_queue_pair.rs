@@ -1,42 +1,26 @@
-//! A consumer over datagrams, as drivers see it.
+//! A consumer over a queue pair that is no stream, as drivers see it.
 
 use protocol::{CloseReason, Ended, Instant};
 use roce::endpoint::Inbound;
 use roce::train::Train;
 use verbs::{Consumer, ManagedQueuePair as _, QueuePair as _, QueuePairState};
 
+use super::finishing::Finishing;
 use crate::carried::Carried;
 use crate::limits::{FILLS, LAST_PACKETS};
 
-/// A consumer with its queue pair, which shares its socket with others.
-pub(crate) struct OverDatagrams<C> {
+/// A consumer with its queue pair, which shares its socket or its adapter with others.
+pub(crate) struct OverQueuePair<C> {
     pub(crate) consumer: C,
     /// When a connection that is to end is cut off: what it has to say is sent until then.
     leave_at: Option<Instant>,
 }
 
-impl<C: Consumer<QueuePair = roce::Connection>> OverDatagrams<C> {
+impl<C: Consumer<QueuePair: Finishing>> OverQueuePair<C> {
     /// A consumer whose queue pair has just begun: its set-up is answered, and its receives are posted.
     pub(crate) fn new(now: Instant, mut consumer: C) -> Self {
         consumer.handle_progress(now);
         Self { consumer, leave_at: None }
-    }
-
-    /// A packet has come.
-    pub(crate) fn handle_packet(&mut self, now: Instant, packet: Inbound<'_>) {
-        self.consumer.queue_pair().handle_packet(now, packet);
-        self.consumer.handle_progress(now);
-    }
-
-    /// Fills a train, which is empty. What needs no sending may complete, and more may be posted for it.
-    pub(crate) fn fill(&mut self, now: Instant, train: &mut Train) {
-        for _ in 0..FILLS {
-            self.consumer.queue_pair().poll_transmit(now, train);
-            self.consumer.handle_progress(now);
-            if !train.is_empty() {
-                return;
-            }
-        }
     }
 
     /// Ends the queue pair of a connection that is to end and does not come to it by itself.
@@ -75,7 +59,26 @@ impl<C: Consumer<QueuePair = roce::Connection>> OverDatagrams<C> {
     }
 }
 
-impl<C: Consumer<QueuePair = roce::Connection>> Carried for OverDatagrams<C> {
+impl<C: Consumer<QueuePair = roce::Connection>> OverQueuePair<C> {
+    /// A packet has come.
+    pub(crate) fn handle_packet(&mut self, now: Instant, packet: Inbound<'_>) {
+        self.consumer.queue_pair().handle_packet(now, packet);
+        self.consumer.handle_progress(now);
+    }
+
+    /// Fills a train, which is empty. What needs no sending may complete, and more may be posted for it.
+    pub(crate) fn fill(&mut self, now: Instant, train: &mut Train) {
+        for _ in 0..FILLS {
+            self.consumer.queue_pair().poll_transmit(now, train);
+            self.consumer.handle_progress(now);
+            if !train.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+impl<C: Consumer<QueuePair: Finishing>> Carried for OverQueuePair<C> {
     type Input = C::Input;
     type Action = C::Action;
 
