@@ -297,7 +297,7 @@ mod tests {
     use roce::Config;
     use roce::endpoint::Inbound;
     use roce::mtu::Mtu;
-    use verbs::{PrivateData, QueueLimits};
+    use verbs::{PrivateData, QueueLimits, QueuePair as _};
 
     use super::super::socket_endpoint::{Seed, queue_pairs};
     use super::*;
