@@ -171,7 +171,10 @@ fn a_client_that_ends_ends_its_queue_pairs() {
                 kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
             }
             ended(&mut child);
-            until_or(|| (ends(&log()).len() == begun()).then_some(()), || format!("{arguments:?}: {}", log()));
+            until_or(
+                || (ends(&log()).len() == begun()).then_some(()),
+                || format!("{arguments:?}: {}", log()),
+            );
             // It was told of each, and has missed none by a timer.
             let log = log();
             let agreed = ends(&log).iter().all(|end| *end == "the connection ends as both sides agreed");
