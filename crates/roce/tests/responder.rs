@@ -185,6 +185,21 @@ fn a_read_is_served_again_from_the_middle_while_its_region_is_valid() {
 }
 
 #[test]
+fn a_region_may_end_before_a_read_is_served_again() {
+    let mut victim = Victim::responder();
+    let region = register(victim.connection(), source(&[7; 100]));
+    post_receive(victim.connection(), 1, 8);
+    let read = access(Opcode::READ_REQUEST, FIRST, [region.stag.0, 0, 100]);
+    assert_eq!(brief(&victim.tell(&read)), [(Opcode::READ_RESPONSE_ONLY, FIRST)]);
+    // The peer took its timer's end for a loss, has the response meanwhile, and goes on: both packets are here before anything is sent.
+    victim.tell_silently(&read);
+    let extended = Extended::Invalidate(U32::new(region.stag.0));
+    let end = Said { extended, ..asking(message(Opcode::SEND_ONLY_INVALIDATE, FIRST + 1, &[1; 8])) };
+    assert_eq!(answer(&victim.tell(&end)), (Some(ACK), FIRST + 1));
+    assert_eq!(victim.connection().state(), QueuePairState::Open);
+}
+
+#[test]
 fn a_message_ends_a_region() {
     let mut victim = Victim::responder();
     let region = register(victim.connection(), sink(8));
