@@ -21,6 +21,7 @@ use volume::{
     VolumeErrorKind, VolumeQueue,
 };
 
+use crate::client_machine::ClientMachine;
 use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
 use crate::failure::TrialFailure;
@@ -29,8 +30,9 @@ use crate::mail::MessageHook;
 use crate::network_conditions::NetworkConditions;
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
-use crate::trial::PATIENCE;
-use crate::world::{World, WorldDialer};
+use crate::sockets::DatagramFaults;
+use crate::trial::{PATIENCE, transport_of};
+use crate::world::World;
 
 /// Blocks of the disk: few, so that writes meet.
 const BLOCKS: u64 = 96;
@@ -159,6 +161,7 @@ impl Trial {
         let conditions = NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER };
         let mut world = World::new(conditions, dice.fork());
         world.loosen();
+        world.set_datagram_faults(DatagramFaults::USUAL);
         let disk: Arc<dyn Volume> = Arc::new(disk);
         let hook: Option<MessageHook<Message>> = match bug {
             PlantedBug::None => None,
@@ -167,11 +170,8 @@ impl Trial {
             PlantedBug::EpochStands => Some(epoch_stands()),
         };
         let listeners = (scenario.listeners)(&*disk);
-        serve(
-            &mut world,
-            disk,
-            Serving { listeners, transport: Transport::Tcp, cores: scenario.cores, pool: POOL, hook },
-        )?;
+        let transport = scenario.clients.first().map_or(Transport::Tcp, |(_, access)| transport_of(access));
+        serve(&mut world, disk, Serving { listeners, transport, cores: scenario.cores, pool: POOL, hook })?;
         let mut trial = Self {
             seed,
             world,
@@ -192,7 +192,7 @@ impl Trial {
     fn open(&mut self, port: u16, access: &Access) -> Result<Client, TrialFailure> {
         let seeds = AtomicU64::new(self.seed ^ u64::from(port) << 32 ^ (self.clients.len() as u64) << 40);
         let context = remote::ClientContext {
-            dialer: Arc::new(WorldDialer),
+            dialer: Arc::new(ClientMachine::new()),
             adapters: Arc::new(host::NoAdapters),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),

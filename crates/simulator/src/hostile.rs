@@ -23,17 +23,18 @@ use volume::{
 };
 
 use crate::attacks::{Attack, Marauder, Plan, QueueKind, Raider, Shared};
+use crate::client_machine::ClientMachine;
 use crate::dice::{Dice, Odds};
 use crate::failure::TrialFailure;
+use crate::hostility::Hostility;
 use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT};
 use crate::network_conditions::NetworkConditions;
 use crate::rdma_attackers::{self, RdmaAttacker};
-use crate::rdma_villains::RdmaEvil;
 use crate::script::{Peer, dial_for};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::trial::{PATIENCE, transport_of};
-use crate::world::{World, WorldDialer};
+use crate::world::World;
 
 /// Bytes of the disk: more than the longest write.
 const DISK: u64 = 16 << 20;
@@ -172,16 +173,16 @@ pub fn hostile(
     trial.endure(ATTACK).map_err(|failure| failure.at(format_args!("{attacks:?}")))
 }
 
-/// Runs one trial over software iWARP with attackers that do these things, and use the second half of the disk, while those who behave use the first.
-pub fn hostile_over_rdma(
+/// Runs one trial over software RDMA with attackers that do these things, and use the second half of the disk, while those who behave use the first.
+pub fn hostile_over_rdma<E: Hostility>(
     seed: u64,
-    evils: &[RdmaEvil],
+    evils: &[E],
     scenario: &Scenario,
     bug: PlantedBug,
 ) -> Result<Vec<Duration>, TrialFailure> {
     let mut trial = Trial::new(seed, scenario, (bug, &[&LITTLE, &ANYTHING]))?;
     trial.blocks = DISK / 512 / 2;
-    trial.checks_data = !evils.contains(&RdmaEvil::Noise);
+    trial.checks_data = !evils.iter().any(|evil| evil.strays());
     trial.pass(Duration::from_millis(200))?;
     let theirs = Extent::new(trial.blocks, trial.blocks);
     for _ in 0..trial.dice.within(ATTACKERS) {
@@ -274,7 +275,7 @@ impl<'a> Trial<'a> {
     fn open(&mut self, port: u16, access: &Access, asks: &'static Asks) -> Result<Client, TrialFailure> {
         let seeds = AtomicU64::new(self.seed ^ (self.clients.len() as u64 + 1) << 32);
         let context = remote::ClientContext {
-            dialer: Arc::new(WorldDialer),
+            dialer: Arc::new(ClientMachine::new()),
             adapters: Arc::new(host::NoAdapters),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),

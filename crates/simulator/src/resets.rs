@@ -4,13 +4,13 @@
 //! (RFC 7143 §4.2.3.3, §11.5): of the session that asked all that it had sent before, of others all that was at the disk before. Once
 //! CSTS.RDY is 0 or CSTS.SHST says that the shutdown is complete, no command of the controller does (NVMe Base §3.5, §3.6). The other
 //! sessions hear of a reset by a unit attention (SAM-5 §6.3), and nobody is left without an answer. ABORT TASK is answered once its
-//! task has ended at the disk. [`PlantedBug`] has the bugs that it must find.
+//! task has ended at the disk. Over RoCE they are played by the same PDUs ([`crate::dialects`]). [`PlantedBug`] has the bugs that it must find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Answer, Core, ListenerRole, Member, Message, Transport};
+use engine::{Answer, Core, ListenerRole, Member, Message};
 use host::CoreIndex;
 use iscsi::pdu::{Function, FunctionResponse};
 use nvme::subsystem::{Reply, Request};
@@ -27,8 +27,10 @@ use crate::lock;
 use crate::mail::MessageHook;
 use crate::network_conditions::NetworkConditions;
 use crate::nexus::{BLOCKS, Controller, DisabledBy, Session};
+pub use crate::nexus::Carrier;
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
+use crate::sockets::DatagramFaults;
 use crate::world::World;
 /// The longest that the disk takes for a request: longer than everything else, so that resets find requests there.
 const SLOWEST: Duration = Duration::from_millis(80);
@@ -60,6 +62,8 @@ pub struct Scenario {
     pub nexuses: (u8, u8),
     /// Cores of the server.
     pub cores: CoreIndex,
+    /// What carries them.
+    pub carrier: Carrier,
 }
 
 impl std::fmt::Debug for Scenario {
@@ -67,6 +71,7 @@ impl std::fmt::Debug for Scenario {
         f.debug_struct("Scenario")
             .field("nexuses", &self.nexuses)
             .field("cores", &self.cores)
+            .field("carrier", &self.carrier)
             .finish_non_exhaustive()
     }
 }
@@ -117,6 +122,7 @@ struct Trial {
     controllers: Vec<Controller>,
     promises: Arc<Mutex<Promises>>,
     marks: u64,
+    carrier: Carrier,
     interlude: Interlude,
 }
 
@@ -153,17 +159,15 @@ impl Trial {
         let mut world =
             World::new(NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
         world.loosen();
+        world.set_datagram_faults(DatagramFaults::USUAL);
         let hook: Option<MessageHook<Message>> = match bug {
             PlantedBug::None | PlantedBug::EarlyEnd => None,
             PlantedBug::EarlyAnswer => Some(Box::new(acknowledge_early)),
             PlantedBug::EarlyQuiet => Some(Box::new(quiet_early)),
         };
         let listeners = (scenario.listeners)(&*disk);
-        serve(
-            &mut world,
-            disk,
-            Serving { listeners, transport: Transport::Tcp, cores: scenario.cores, pool: POOL, hook },
-        )?;
+        let transport = scenario.carrier.transport();
+        serve(&mut world, disk, Serving { listeners, transport, cores: scenario.cores, pool: POOL, hook })?;
         let (sessions, controllers) = (Vec::new(), Vec::new());
         let mut trial = Self {
             seed,
@@ -173,15 +177,16 @@ impl Trial {
             controllers,
             promises,
             marks: 0,
+            carrier: scenario.carrier,
             interlude: Interlude::default(),
         };
         for number in 0..scenario.nexuses.0 {
             let mark = trial.mark();
-            trial.sessions.push(Session::dial((trial.seed, mark), number + 1));
+            trial.sessions.push(Session::dial((trial.seed, mark), number + 1, scenario.carrier));
         }
         for number in 0..scenario.nexuses.1 {
             let mark = trial.mark() + CONTROLLERS;
-            trial.controllers.push(Controller::dial((trial.seed, mark), number + 101));
+            trial.controllers.push(Controller::dial((trial.seed, mark), number + 101, scenario.carrier));
         }
         trial.wait("all logins", Self::are_up)?;
         Ok(trial)
@@ -205,7 +210,7 @@ impl Trial {
             if session.has_ended() {
                 let mark = self.mark();
                 let number = self.sessions[index].number();
-                self.sessions[index] = Session::dial((self.seed, mark), number);
+                self.sessions[index] = Session::dial((self.seed, mark), number, self.carrier);
             }
         }
         for controller in &mut self.controllers {
@@ -353,7 +358,7 @@ impl Trial {
         self.controllers[index].hang_up(&mut self.world);
         let mark = self.mark() + CONTROLLERS;
         let number = self.controllers[index].number();
-        self.controllers[index] = Controller::dial((self.seed, mark), number);
+        self.controllers[index] = Controller::dial((self.seed, mark), number, self.carrier);
         self.wait(&format!("the controller after {what}"), |trial| trial.controllers[index].is_up())
     }
 }

@@ -9,7 +9,7 @@ use backends::FileVolume;
 use engine::incarnation::Mark;
 use engine::remote::{self, Access};
 use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message, NamedVolume, Transport};
-use host::{CoreIndex, OpenMode, World as HostWorld};
+use host::{CoreIndex, OpenMode, Service, World as HostWorld};
 use names::RdmaTransport;
 use protocol::Instant;
 use volume::{CoreId, OpenError, QueueContext, Volume, VolumeQueue};
@@ -122,7 +122,7 @@ pub(crate) fn carry(catalogue: &mut Catalogue, transport: Transport) {
 }
 
 /// Binds the socket of a server that has just started, if its transport has one.
-pub(crate) fn bind(world: &mut World<Core>, transport: Transport) {
+pub(crate) fn bind<S: Service>(world: &mut World<S>, transport: Transport) {
     if let Transport::Roce { socket, .. } = transport {
         world.bind(socket);
     }
