@@ -247,7 +247,7 @@ impl DatagramEndpoint for QueuePairPeer {
                     }
                 }
                 Arrival::Request(request) => open.endpoint.refuse(&request),
-                Arrival::Nothing | Arrival::Elsewhere(_) => {}
+                Arrival::Nothing | Arrival::Elsewhere(_) | Arrival::Withdrawn(_) => {}
             }
         }
     }
