@@ -26,10 +26,10 @@ use crate::failure::TrialFailure;
 use crate::front::{Admit, Admitted, Front, Join};
 use crate::greedy::GreedyDialer;
 use crate::hostility::{Honesty, Hostility, Patience};
-use crate::limits::{DISCOVERING, OPENING, SMALL, SMALL_WAIT};
+use crate::limits::{DISCOVERING, OPENING, SMALL, small_wait_over};
 use crate::network_conditions::NetworkConditions;
 use crate::serving::{Makings, make_cores};
-use crate::trial::{PATIENCE, bind, carry, transport_of};
+use crate::trial::{PATIENCE, bind, carry, delay_over, transport_of};
 use crate::world::World;
 
 /// Bytes of the disk.
@@ -210,6 +210,8 @@ struct Trial<'a> {
     /// What is done with each of the hostile servers.
     victims: Vec<Stage>,
     context: ClientContext,
+    /// How long a request of an honest volume may take.
+    small_wait: Duration,
     serial: u64,
     /// Goes last, with what the others still wished for.
     world: World<Front>,
@@ -223,7 +225,8 @@ impl<'a> Trial<'a> {
     ) -> Result<Self, TrialFailure> {
         let mut dice = Dice::new(seed);
         let disk: Arc<dyn Volume> = Arc::new(Ram::new(DISK, 512)?);
-        let delay = Duration::from_micros(20)..=Duration::from_micros(500);
+        let transport = transport_of(&scenario.access[0]);
+        let delay = delay_over(transport);
         let mut world =
             World::new(NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
         world.set_window(WINDOW);
@@ -242,8 +245,8 @@ impl<'a> Trial<'a> {
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };
         let victims = vec![Stage::Away(Instant::ZERO), Stage::Away(Instant::ZERO)];
-        let honest = Vec::new();
-        let mut trial = Self { scenario, before, world, dice, honest, victims, context, serial: 0 };
+        let (honest, small_wait) = (Vec::new(), small_wait_over(transport));
+        let mut trial = Self { scenario, before, world, dice, honest, victims, context, small_wait, serial: 0 };
         for number in 0..scenario.access.len() {
             let user = trial.open(number)?;
             trial.honest.push(user);
@@ -269,7 +272,7 @@ impl<'a> Trial<'a> {
             let now = self.world.now();
             for user in &mut self.honest {
                 user.ask(now, &mut self.dice, &mut self.serial);
-                user.reap(now, SMALL_WAIT, ServerKind::Honest)?;
+                user.reap(now, self.small_wait, ServerKind::Honest)?;
             }
             for number in 0..self.victims.len() {
                 let stage = std::mem::replace(&mut self.victims[number], Stage::Away(now));

@@ -1,33 +1,24 @@
 //! What iSCSI's and NVMe/TCP's PDUs are over iSER and NVMe/RDMA, for peers that a trial plays ([`crate::queue_pair_peers`]).
 
-use std::cell::Cell;
-
 use iscsi::datamover::iser::{Invalidation, IserHeader, private_data};
-use iscsi::pdu::{DataRange, Opcode, R2t as IscsiR2t, TaskTags};
-use nvme::opcode::nvm;
-use nvme::pdu::{CapsuleCmd, CapsuleResp, H2cData, PduType, R2t};
+use iscsi::pdu::Opcode;
+use nvme::pdu::{CapsuleCmd, CapsuleResp, PduType};
 use nvme::rdma::ConnectRequest;
 use nvme::sgl::{KeyedBlock, SglDescriptor};
 use verbs::{PrivateData, RemoteRegion};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::peers::{LUN, Pdu, take_pdu};
+use crate::peers::{Pdu, take_pdu};
 use crate::queue_pair_peers::{Dialect, Sense};
 
-/// Bytes of data that a command may bring along.
-const IN_CAPSULE: usize = 4096;
+/// Bytes of data that a SCSI command and an NVMe command bring along; what is longer is read from memory.
+const IMMEDIATE: usize = 1024;
+const IN_CAPSULE: usize = 2048;
 /// Bytes of an iSER header.
 const ISER: usize = size_of::<IserHeader>();
 
-/// Where a target's PDUs say which commands they take, and how long that is.
-const COMMAND_NUMBERS: std::ops::Range<usize> = 28..36;
-
 /// iSCSI.
-#[derive(Default)]
-pub(crate) struct Iser {
-    /// What the target said last of the commands that it takes.
-    numbers: Cell<[u8; 8]>,
-}
+pub(crate) struct Iser;
 
 fn pdu(mut bytes: Vec<u8>) -> Option<Pdu> {
     Pdu::take(&mut bytes)
@@ -52,16 +43,7 @@ impl Dialect for Iser {
         let Some(pdu) = pdu(bytes.to_vec()) else { return Sense::Nothing };
         let view = pdu.view();
         match view.opcode() {
-            Opcode::DATA_OUT => Sense::Data(pdu.data),
-            // The W bit, and the expected length.
-            Opcode::SCSI_COMMAND if pdu.header[1] & 0x20 != 0 && pdu.data.is_empty() => {
-                let length = pdu.header[20..24].try_into().map_or(0, u32::from_be_bytes);
-                let tags = TaskTags { initiator: view.task_tag(), target: 0 };
-                let r2t = IscsiR2t::new(LUN, tags, 0, DataRange { offset: 0, length });
-                let mut question = r2t.to_bytes();
-                question[COMMAND_NUMBERS].copy_from_slice(&self.numbers.get());
-                Sense::Asks(question.to_vec())
-            }
+            Opcode::SCSI_COMMAND if pdu.data.len() > IMMEDIATE => Sense::Write(pdu.data),
             _ => Sense::Message,
         }
     }
@@ -72,7 +54,9 @@ impl Dialect for Iser {
             None => IserHeader::new(),
         };
         let Some(Pdu { header: bhs, mut data }) = pdu(bytes.to_vec()) else { return Vec::new() };
-        if bhs[0] & 0x3f == Opcode::LOGIN_REQUEST.0 {
+        if memory.is_some() {
+            data.clear();
+        } else if bhs[0] & 0x3f == Opcode::LOGIN_REQUEST.0 {
             data.extend_from_slice(b"RDMAExtensions=Yes\0");
         }
         let mut said = bhs;
@@ -84,11 +68,7 @@ impl Dialect for Iser {
     }
 
     fn hear(&self, message: &[u8]) -> Vec<u8> {
-        let pdu = message.get(ISER..).unwrap_or_default();
-        if let Some(numbers) = pdu.get(COMMAND_NUMBERS).and_then(<[u8]>::first_chunk) {
-            self.numbers.set(*numbers);
-        }
-        pdu.to_vec()
+        message.get(ISER..).unwrap_or_default().to_vec()
     }
 }
 
@@ -116,18 +96,10 @@ impl Dialect for NvmeRdma {
 
     fn sense(&self, pdu: &[u8]) -> Sense {
         match PduType(pdu[0]) {
-            PduType::H2C_DATA => Sense::Data(pdu.get(usize::from(H2cData::HLEN)..).unwrap_or_default().to_vec()),
-            PduType::CAPSULE_CMD => {
-                let Ok((capsule, data)) = CapsuleCmd::read_from_prefix(pdu) else { return Sense::Nothing };
-                let length = capsule.entry.dptr.length.get();
-                match data.len() {
-                    0 if capsule.entry.opcode == nvm::WRITE => {
-                        Sense::Asks(R2t::new(capsule.entry.cid.get(), 0, 0, length).as_bytes().to_vec())
-                    }
-                    0..=IN_CAPSULE => Sense::Message,
-                    _ => Sense::Write(data.to_vec()),
-                }
-            }
+            PduType::CAPSULE_CMD => match pdu.get(usize::from(CapsuleCmd::HLEN)..) {
+                Some(data) if data.len() > IN_CAPSULE => Sense::Write(data.to_vec()),
+                _ => Sense::Message,
+            },
             _ => Sense::Nothing,
         }
     }

@@ -27,13 +27,13 @@ use crate::client_machine::ClientMachine;
 use crate::dice::{Dice, Odds};
 use crate::failure::TrialFailure;
 use crate::hostility::Hostility;
-use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT};
+use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT, small_wait_over};
 use crate::network_conditions::NetworkConditions;
 use crate::rdma_attackers::{self, RdmaAttacker};
 use crate::script::{Peer, dial_for};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
-use crate::trial::{PATIENCE, transport_of};
+use crate::trial::{PATIENCE, delay_over, transport_of};
 use crate::world::World;
 
 /// Bytes of the disk: more than the longest write.
@@ -151,6 +151,8 @@ struct Trial<'a> {
     blocks: u64,
     /// False where bits change on the way from attackers: without checksums nothing then says which blocks they write, as they may write to any.
     checks_data: bool,
+    /// How long any request may take at least.
+    least_wait: Duration,
     serial: u64,
     heap: usize,
 }
@@ -232,7 +234,8 @@ impl<'a> Trial<'a> {
             watch: watch(bug),
             dice: Mutex::new(dice.fork()),
         });
-        let delay = Duration::from_micros(20)..=Duration::from_micros(500);
+        let transport = scenario.clients.first().map_or(Transport::Tcp, |(_, access)| transport_of(access));
+        let delay = delay_over(transport);
         let conditions = NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER };
         let mut world = World::new(conditions, dice.fork());
         world.set_window(WINDOW);
@@ -242,7 +245,6 @@ impl<'a> Trial<'a> {
         }
         let pool = if bug == PlantedBug::NoLimit { 2 * LIMIT } else { LIMIT };
         let listeners = (scenario.listeners)(&*disk);
-        let transport = scenario.clients.first().map_or(Transport::Tcp, |(_, access)| transport_of(access));
         serve(&mut world, disk, Serving { listeners, transport, cores: scenario.cores, pool, hook: None })?;
         let mut trial = Self {
             seed,
@@ -254,6 +256,7 @@ impl<'a> Trial<'a> {
             rdma_attackers: Vec::new(),
             blocks: DISK / 512,
             checks_data: true,
+            least_wait: small_wait_over(transport),
             serial: 0,
             heap,
         };
@@ -392,7 +395,8 @@ impl<'a> Trial<'a> {
             client.longest = took.max(client.longest);
         }
         for (began, length) in client.under_way.values() {
-            let wait = if *length > SMALL { LARGE_WAIT } else { client.asks.small_wait };
+            let small = client.asks.small_wait.max(self.least_wait);
+            let wait = if *length > SMALL { LARGE_WAIT } else { small };
             let bound = if cores > 1 { wait.max(TURNS_WAIT) } else { wait };
             if now.since(*began) > bound {
                 return Err(TrialFailure::Late(format!(

@@ -65,6 +65,11 @@ impl Carrier {
         }
     }
 
+    /// Whether data comes with its command. Over RDMA it always does, and what is too much is registered.
+    fn brings(self, length: usize, dice: &mut Dice) -> bool {
+        self == Self::Roce || (length <= IMMEDIATE * 512 && dice.coin())
+    }
+
     /// A peer of a nexus that comes to a service; `dialect` is how its protocol goes over RDMA.
     fn dial(self, dialect: impl Dialect + 'static, (seed, number): Mark) -> (EndpointId, Peer) {
         match self {
@@ -116,12 +121,13 @@ pub(crate) struct Session {
     answered: BTreeSet<u32>,
     managed: Option<FunctionResponse>,
     greeted: bool,
+    carrier: Carrier,
 }
 
 impl Session {
     /// A session that is to be: its login follows.
     pub(crate) fn dial(mark: Mark, number: u8, carrier: Carrier) -> Self {
-        let (endpoint, peer) = carrier.dial(Iser::default(), mark);
+        let (endpoint, peer) = carrier.dial(Iser, mark);
         Self {
             endpoint,
             peer,
@@ -133,6 +139,7 @@ impl Session {
             answered: BTreeSet::new(),
             managed: None,
             greeted: false,
+            carrier,
         }
     }
 
@@ -227,7 +234,7 @@ impl Session {
             && room
             && let Some((extent, data)) = self.writes.next(now, dice)
         {
-            let comes = data.len() <= IMMEDIATE * 512 && dice.coin();
+            let comes = self.carrier.brings(data.len(), dice);
             let immediate = if comes { &data[..] } else { &[] };
             let bytes = self.initiator.write(extent.start, length(&data), immediate);
             self.say(&bytes, world);
@@ -425,7 +432,7 @@ impl Controller {
             let queue = dice.within(1..=usize::from(QUEUES));
             self.cid = self.cid.wrapping_add(1);
             let entry = io(nvm::WRITE, self.cid, extent.start, length(&data));
-            let comes = data.len() <= IMMEDIATE * 512 && dice.coin();
+            let comes = self.carrier.brings(data.len(), dice);
             self.queues[queue].say(&capsule(entry, if comes { &data } else { &[] }), world);
             self.writes.sent.insert((queue, self.cid), (now, extent, data));
         }

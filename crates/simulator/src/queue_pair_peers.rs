@@ -1,7 +1,6 @@
 //! Peers that a trial plays PDU by PDU over queue pairs of software RoCEv2: what they say is as over TCP, and goes as iSER and NVMe/RDMA have it.
 //!
-//! A write whose data does not come along asks for memory: the peer is asked for the data as by an R2T, and the command goes once the data is registered. What is said behind it
-//! waits, so that nothing overtakes.
+//! Data that is too much to come along is registered, and its command goes once it is. What is said behind it waits, so that nothing overtakes.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -42,12 +41,8 @@ pub(crate) enum Sense {
     Nothing,
     /// A message without memory.
     Message,
-    /// A command that writes, with its data.
+    /// A command whose data is to be registered.
     Write(Vec<u8>),
-    /// A command that writes, without. The far end of a stream would ask so.
-    Asks(Vec<u8>),
-    /// The data that was asked for.
-    Data(Vec<u8>),
 }
 
 /// How a protocol goes over RDMA.
@@ -66,14 +61,6 @@ pub(crate) trait Dialect {
     fn hear(&self, message: &[u8]) -> Vec<u8>;
 }
 
-/// A command whose data is not registered yet.
-enum Waiting {
-    /// The peer was asked for the data.
-    Data(Vec<u8>),
-    /// It is being registered.
-    Memory(Vec<u8>),
-}
-
 /// A queue pair at a socket of its own.
 struct Open {
     endpoint: Endpoint,
@@ -90,7 +77,8 @@ struct QueuePairPeer {
     path: Path,
     /// What was said and has not gone.
     said: VecDeque<Vec<u8>>,
-    waiting: Option<Waiting>,
+    /// A command whose data is being registered.
+    waiting: Option<Vec<u8>>,
     train: Train,
     works: u64,
 }
@@ -165,7 +153,7 @@ impl QueuePairPeer {
                     self.post(WorkRequest::Receive { into: buf });
                 }
                 (Ok(WorkDone::Registered(region)), _) => {
-                    if let Some(Waiting::Memory(pdu)) = self.waiting.take() {
+                    if let Some(pdu) = self.waiting.take() {
                         self.send(&pdu, Some(region));
                     }
                 }
@@ -180,37 +168,20 @@ impl QueuePairPeer {
 
     /// Says the next thing, if nothing before it waits.
     fn speak(&mut self) -> bool {
-        if let Some(Waiting::Data(_)) = &self.waiting {
-            let sense = |pdu: &Vec<u8>| match self.dialect.sense(pdu) {
-                Sense::Data(data) => Some(data),
-                _ => None,
-            };
-            let found = self.said.iter().enumerate().find_map(|(at, pdu)| Some((at, sense(pdu)?)));
-            let Some((at, data)) = found else { return false };
-            self.said.remove(at);
-            if let Some(Waiting::Data(pdu)) = self.waiting.take() {
-                self.register(pdu, data);
-            }
-            return true;
-        }
         if self.waiting.is_some() {
             return false;
         }
         let Some(pdu) = self.said.pop_front() else { return false };
         match self.dialect.sense(&pdu) {
-            Sense::Nothing | Sense::Data(_) => {}
+            Sense::Nothing => {}
             Sense::Message => self.send(&pdu, None),
             Sense::Write(data) => self.register(pdu, data),
-            Sense::Asks(question) => {
-                self.line.borrow_mut().received.extend(question);
-                self.waiting = Some(Waiting::Data(pdu));
-            }
         }
         true
     }
 
     fn register(&mut self, pdu: Vec<u8>, data: Vec<u8>) {
-        self.waiting = Some(Waiting::Memory(pdu));
+        self.waiting = Some(pdu);
         let memory = RegionMemory::Source(BufList::from(SharedBuf::from(data)));
         self.post(WorkRequest::Register { memory });
     }

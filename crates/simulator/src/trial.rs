@@ -111,6 +111,14 @@ pub(crate) fn transport_of(access: &Access) -> Transport {
     }
 }
 
+/// How long what is sent travels beside hostile peers. Datagrams do not overtake each other there: each that does costs its connection a timeout, which would hide what the
+/// peers do.
+pub(crate) fn delay_over(transport: Transport) -> std::ops::RangeInclusive<Duration> {
+    let longest = Duration::from_micros(500);
+    let shortest = if matches!(transport, Transport::Roce { .. }) { longest } else { Duration::from_micros(20) };
+    shortest..=longest
+}
+
 /// Has all of a catalogue's listeners carried so. Over datagrams they share a socket, and their services are the ports from 1.
 pub(crate) fn carry(catalogue: &mut Catalogue, transport: Transport) {
     for (port, listening) in (1..).zip(&mut catalogue.listeners) {

@@ -36,7 +36,9 @@ enum Carrier {
 /// Four clients: of iSCSI, of NVMe, or two of each.
 fn scenario(iscsi: u8, cores: u16, carrier: Carrier) -> Scenario {
     let client = |number| {
-        let initiator = format!("initiator=iqn.2026-11.org.example:{number}&timeout=1s");
+        // A request for a connection that is lost over RoCE is sent again a second later.
+        let timeout = if matches!(carrier, Carrier::Tcp) { "1s" } else { "5s" };
+        let initiator = format!("initiator=iqn.2026-11.org.example:{number}&timeout={timeout}");
         let identifier = format!("hostid=00000000-0000-4000-8000-00000000000{number}");
         let host = format!("hostnqn=nqn.2026-11.org.example:{number}&{identifier}");
         match (number < iscsi, carrier) {
