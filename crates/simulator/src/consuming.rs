@@ -60,6 +60,8 @@ const STRIDE: Duration = Duration::from_millis(20);
 /// Heap of the process in bytes, at most: the disk, and what four users' requests, their copies at both ends and the sockets' buffers take.
 /// The far ends of [`UnreadPings`](crate::villains::Evil::UnreadPings) alone send more within the time in which they are given up.
 const HEAP: usize = 20 << 20;
+/// The same where sockets for datagrams carry them: each of the nine queue pairs at either end has its receives, and what is on the way is copied.
+const DATAGRAMS_HEAP: usize = 28 << 20;
 /// What may be left when all is over: tables of the thread that keep their size.
 const LEFT: usize = 64 << 10;
 
@@ -212,6 +214,8 @@ struct Trial<'a> {
     context: ClientContext,
     /// How long a request of an honest volume may take.
     small_wait: Duration,
+    /// Heap of the process in bytes, at most.
+    heap_limit: usize,
     serial: u64,
     /// Goes last, with what the others still wished for.
     world: World<Front>,
@@ -246,7 +250,8 @@ impl<'a> Trial<'a> {
         };
         let victims = vec![Stage::Away(Instant::ZERO), Stage::Away(Instant::ZERO)];
         let (honest, small_wait) = (Vec::new(), small_wait_over(transport));
-        let mut trial = Self { scenario, before, world, dice, honest, victims, context, small_wait, serial: 0 };
+        let heap_limit = if matches!(transport, Transport::Roce { .. }) { DATAGRAMS_HEAP } else { HEAP };
+        let mut trial = Self { scenario, before, world, dice, honest, victims, context, small_wait, heap_limit, serial: 0 };
         for number in 0..scenario.access.len() {
             let user = trial.open(number)?;
             trial.honest.push(user);
@@ -280,9 +285,10 @@ impl<'a> Trial<'a> {
             }
             self.world.step();
             let heap = (self.scenario.heap)().saturating_sub(self.before);
-            if heap > HEAP {
+            let limit = self.heap_limit;
+            if heap > limit {
                 return Err(TrialFailure::Memory(format!(
-                    "{heap} bytes of the heap are in use, where {HEAP} is the limit"
+                    "{heap} bytes of the heap are in use, where {limit} is the limit"
                 )));
             }
         }

@@ -31,7 +31,7 @@ use crate::network_conditions::NetworkConditions;
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::sockets::DatagramFaults;
-use crate::trial::{PATIENCE, transport_of};
+use crate::trial::{PATIENCE, delay_over, transport_of};
 use crate::world::World;
 
 /// Blocks of the disk: few, so that writes meet.
@@ -44,6 +44,8 @@ const DEPTH: usize = 6;
 const SLOWEST: Duration = Duration::from_millis(20);
 /// Buffers of each core, in bytes.
 const POOL: usize = 4 << 20;
+/// The same over RoCE, where all sessions have their receives.
+const ROCE_POOL: usize = 16 << 20;
 /// How often a preemption aborts: its victims over iSCSI then hear nothing for a while, and write nothing.
 const ABORTS: Odds = Odds(200);
 /// Steps of the world while a reservation holds.
@@ -157,7 +159,10 @@ impl Trial {
             watch,
             dice: Mutex::new(dice.fork()),
         };
-        let delay = Duration::ZERO..=Duration::from_micros(500);
+        let transport = scenario.clients.first().map_or(Transport::Tcp, |(_, access)| transport_of(access));
+        let is_roce = matches!(transport, Transport::Roce { .. });
+        let delay = if is_roce { delay_over(transport) } else { Duration::ZERO..=Duration::from_micros(500) };
+        let pool = if is_roce { ROCE_POOL } else { POOL };
         let conditions = NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER };
         let mut world = World::new(conditions, dice.fork());
         world.loosen();
@@ -170,8 +175,7 @@ impl Trial {
             PlantedBug::EpochStands => Some(epoch_stands()),
         };
         let listeners = (scenario.listeners)(&*disk);
-        let transport = scenario.clients.first().map_or(Transport::Tcp, |(_, access)| transport_of(access));
-        serve(&mut world, disk, Serving { listeners, transport, cores: scenario.cores, pool: POOL, hook })?;
+        serve(&mut world, disk, Serving { listeners, transport, cores: scenario.cores, pool, hook })?;
         let mut trial = Self {
             seed,
             world,

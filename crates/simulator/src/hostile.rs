@@ -52,6 +52,9 @@ const ATTACKERS: std::ops::RangeInclusive<usize> = 2..=12;
 const ATTACK: Duration = Duration::from_secs(70);
 /// How long after an attack everything has come back: longer than requests at the disk and the watch over memory take.
 const AFTERMATH: Duration = Duration::from_secs(20);
+/// The same over datagrams, where nobody hears that an attacker is gone: a target asks after 15 s, waits for 8 s (`roce::limits::RETRIES`), and tells the peer of the end for 4 s
+/// (`roce::limits::DISCONNECT_ATTEMPTS`); a set-up that is not answered takes 30 s at most (`roce::limits::DECISION_TIME`).
+const DATAGRAMS_AFTERMATH: Duration = Duration::from_mins(1);
 /// How long an attacker that was cut off stays away.
 const AWAY: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(2);
 /// Requests of a client that behaves, at a time at most, and how long it waits before it asks for one more.
@@ -153,6 +156,8 @@ struct Trial<'a> {
     checks_data: bool,
     /// How long any request may take at least.
     least_wait: Duration,
+    /// How long after an attack everything has come back.
+    aftermath: Duration,
     serial: u64,
     heap: usize,
 }
@@ -257,6 +262,7 @@ impl<'a> Trial<'a> {
             blocks: DISK / 512,
             checks_data: true,
             least_wait: small_wait_over(transport),
+            aftermath: if matches!(transport, Transport::Roce { .. }) { DATAGRAMS_AFTERMATH } else { AFTERMATH },
             serial: 0,
             heap,
         };
@@ -308,7 +314,7 @@ impl<'a> Trial<'a> {
     fn endure(mut self, attack: Duration) -> Result<Vec<Duration>, TrialFailure> {
         self.pass(attack)?;
         self.retreat();
-        self.pass(AFTERMATH)?;
+        self.pass(self.aftermath)?;
         self.leave()
     }
 

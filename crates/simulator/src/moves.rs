@@ -49,6 +49,8 @@ const QUEUES: u16 = 2;
 const SENT_ELSEWHERE: Odds = Odds(600);
 /// Steps of the client before the first cut: a queue's very first connection has less time than those that follow.
 const CLEAR_STEPS: usize = 60;
+/// The same over datagrams, whose set-up takes more of them.
+const CLEAR_DATAGRAM_STEPS: usize = 400;
 /// Steps of the client between two cuts, when all is well.
 const STEPS: std::ops::RangeInclusive<usize> = 5..=60;
 /// How often the client may ask for something just before a cut.
@@ -154,7 +156,8 @@ struct Trial {
 /// Runs one trial with so many cuts. The error says what was wrong.
 pub fn moves(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), TrialFailure> {
     let mut trial = Trial::new(seed, scenario, bug)?;
-    (0..CLEAR_STEPS).try_for_each(|_| trial.work(true))?;
+    let clear = if trial.by_datagrams { CLEAR_DATAGRAM_STEPS } else { CLEAR_STEPS };
+    (0..clear).try_for_each(|_| trial.work(true))?;
     for cut in 0..cuts {
         let told = |failure: TrialFailure| failure.at(format_args!("cut {cut}"));
         for _ in 0..trial.dice.within(STEPS) {

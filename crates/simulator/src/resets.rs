@@ -31,6 +31,7 @@ pub use crate::nexus::Carrier;
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
 use crate::sockets::DatagramFaults;
+use crate::trial::delay_over;
 use crate::world::World;
 /// The longest that the disk takes for a request: longer than everything else, so that resets find requests there.
 const SLOWEST: Duration = Duration::from_millis(80);
@@ -40,6 +41,8 @@ const POOL: usize = 16 << 20;
 const STEPS: std::ops::RangeInclusive<usize> = 20..=150;
 /// How long an answer may take: CAP.TO and the time of a task management function are longer, and no request here takes that long.
 const ANSWER: Duration = Duration::from_secs(5);
+/// The same where a set-up may have lost messages, each of which comes again a second later.
+const ROCE_ANSWER: Duration = Duration::from_secs(20);
 
 /// A bug of the server's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +158,11 @@ impl Trial {
         });
         let disk =
             if bug == PlantedBug::EarlyEnd { Arc::new(Forsaken(disk)) as Arc<dyn Volume> } else { disk };
-        let delay = Duration::ZERO..=Duration::from_micros(500);
+        let transport = scenario.carrier.transport();
+        let delay = match scenario.carrier {
+            Carrier::Tcp => Duration::ZERO..=Duration::from_micros(500),
+            Carrier::Roce => delay_over(transport),
+        };
         let mut world =
             World::new(NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
         world.loosen();
@@ -166,7 +173,6 @@ impl Trial {
             PlantedBug::EarlyQuiet => Some(Box::new(quiet_early)),
         };
         let listeners = (scenario.listeners)(&*disk);
-        let transport = scenario.carrier.transport();
         serve(&mut world, disk, Serving { listeners, transport, cores: scenario.cores, pool: POOL, hook })?;
         let (sessions, controllers) = (Vec::new(), Vec::new());
         let mut trial = Self {
@@ -230,10 +236,11 @@ impl Trial {
     }
 
     fn wait(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) -> Result<(), TrialFailure> {
-        let end = self.world.now() + ANSWER;
+        let patience = if self.carrier == Carrier::Roce { ROCE_ANSWER } else { ANSWER };
+        let end = self.world.now() + patience;
         while !done(self) {
             if self.world.now() > end {
-                return Err(TrialFailure::Late(format!("{what} did not come within {ANSWER:?}")));
+                return Err(TrialFailure::Late(format!("{what} did not come within {patience:?}")));
             }
             self.step()?;
         }

@@ -24,8 +24,9 @@ use volume::Volume;
 /// Trials of one kind each: two of every kind of target, one of every kind of initiator, which does more; and of all kinds together.
 const TRIALS: u64 = 2 * RdmaEvil::ALL.len() as u64;
 const RAIDS: u64 = RdmaEvil::ALL.len() as u64;
-/// The same over RoCE: one of every kind of either role.
-const ROCE_RAIDS: u64 = RoceEvil::ALL.len() as u64;
+/// The same over RoCE, of either role: few, as each does much; `make test-full` has more than there are kinds.
+const ROCE_RAIDS: u64 = 3;
+const ROCE_MIXED: u64 = 1;
 const MIXED: u64 = 6;
 /// Of those that withhold data, more: small requests must not wait behind them, whatever they hold.
 const WITHHELD: u64 = 20;
@@ -79,7 +80,7 @@ fn no_evil_of_an_initiator_or_host_over_roce_harms_those_who_behave() {
 
 #[test]
 fn all_evils_of_initiators_and_hosts_over_roce_together_harm_nobody_who_behaves() {
-    replay::run("all_evils_of_initiators_and_hosts_over_roce", MIXED, |seed| {
+    replay::run("all_evils_of_initiators_and_hosts_over_roce", ROCE_MIXED, |seed| {
         let server = server_over(ROCE, replay::in_turn(&[1, 2], seed));
         hostile_over_rdma(seed, &RoceEvil::ALL, &server, hostile::PlantedBug::None).map(drop)
     });
@@ -144,7 +145,7 @@ fn no_evil_of_a_target_or_controller_over_roce_harms_who_uses_it() {
 
 #[test]
 fn all_evils_of_targets_and_controllers_over_roce_together_harm_nobody() {
-    replay::run("all_evils_of_targets_and_controllers_over_roce", MIXED, |seed| {
+    replay::run("all_evils_of_targets_and_controllers_over_roce", ROCE_MIXED, |seed| {
         consuming(seed, &RoceEvil::ALL, &volumes_over_roce(), consuming::PlantedBug::None)
     });
 }
