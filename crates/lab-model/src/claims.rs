@@ -140,7 +140,7 @@ pub(crate) fn judge_with(
     scenario: &Scenario,
     measured: Measured<'_>,
 ) -> Vec<Judgement> {
-    let widths = Widths::of(measured.control);
+    let widths = Widths::of_with(&mut bootstrap.borrow_mut(), measured.control);
     let bench = Bench { scenario, measured, widths: &widths, bootstrap };
     let mut judged: Vec<Option<Judgement>> = vec![None; scenario.claims.len()];
     let mut open: Vec<usize> = Vec::new();

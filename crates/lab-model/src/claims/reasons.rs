@@ -90,7 +90,7 @@ pub(crate) enum NoNumber {
     #[error("{axis} has no numbers at {}", point_name(.point))]
     NoValue { axis: String, point: Vec<Coordinate> },
     /// Too few pairs were undisturbed.
-    #[error("{restless}: {} of {arms} at {}", .metric.name(), point_name(.point))]
+    #[error("{restless}, {} of {arms} at {}", .metric.name(), point_name(.point))]
     Restless { metric: Metric, arms: String, point: Vec<Coordinate>, restless: Restless },
     #[error("a divisor may be zero")]
     Divisor,

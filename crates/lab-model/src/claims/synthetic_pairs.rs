@@ -70,6 +70,8 @@ struct Nature {
     mixed: f64,
     latency: f64,
     least: f64,
+    tail: f64,
+    memory: f64,
 }
 
 impl Nature {
@@ -80,6 +82,8 @@ impl Nature {
             mixed: dice.unit(),
             latency: dice.share(),
             least: dice.share(),
+            tail: 1.0 + 20.0 * dice.unit(),
+            memory: dice.share(),
         }
     }
 }
@@ -248,7 +252,7 @@ impl Figures {
             ("volume_write_ns".to_owned(), self.mean * self.nature.least),
         ]
         .into();
-        made.memory = [("host".to_owned(), 1 << 30)].into();
+        made.memory = [("host".to_owned(), whole(1e9 * self.nature.memory))].into();
         made.neighbours = vec![Neighbour {
             name: "stream".to_owned(),
             bytes_per_second: 1e8 * self.nature.latency,
@@ -261,15 +265,9 @@ impl Figures {
 
     fn direction(self, share: f64, tool: ToolKind) -> Option<Direction> {
         let iops = self.iops * share;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "made-up counts are small"
-        )]
-        let count = |number: f64| number.ceil() as u64;
         (share > 0.0).then(|| Direction {
-            ios: count(iops * SECONDS),
-            bytes: count(iops * SECONDS * self.size),
+            ios: whole(iops * SECONDS),
+            bytes: whole(iops * SECONDS * self.size),
             iops: if tool == ToolKind::Iperf3 { 0.0 } else { iops },
             bytes_per_second: iops * self.size,
             latency: Some(self.latency(self.mean)),
@@ -277,18 +275,25 @@ impl Figures {
     }
 
     fn latency(self, mean: f64) -> Latency {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below a day")]
-        let bound = mean as u64;
-        let names = ["p50", "p95", "p99", "p99.9", "p99.99"];
+        let names = [("p50", 1.0), ("p95", 1.0), ("p99", 1.0), ("p99.9", self.nature.tail), ("p99.99", self.nature.tail)];
         Latency {
             min: mean * self.nature.least.min(1.0),
             mean,
-            max: mean * 2.0,
-            percentiles: names.into_iter().map(|name| (name.to_owned(), mean)).collect(),
-            histogram: vec![Bucket { bound, count: 1000 }],
+            max: mean * 2.0 * self.nature.tail,
+            percentiles: names.into_iter().map(|(name, times)| (name.to_owned(), mean * times)).collect(),
+            histogram: vec![
+                Bucket { bound: whole(mean), count: 998 },
+                Bucket { bound: whole(mean * self.nature.tail), count: 2 },
+            ],
             ..Latency::default()
         }
     }
+}
+
+/// A made-up count.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "made-up counts are small and positive")]
+const fn whole(number: f64) -> u64 {
+    number as u64
 }
 
 /// The scenario with this claim alone; where nothing runs here, with an imported arm for each published system.

@@ -35,7 +35,7 @@ pub fn seconds(scenario: &Scenario, extent: Extent) -> Seconds {
     Seconds {
         least: all(&|design| design.min_pairs) + calibration,
         // A second control may follow, at the noisiest point.
-        most: all(&|design| design.max_pairs) + control + calibration,
+        most: all(&|design| design.max_pairs) + if points.len() > 1 { control } else { 0.0 } + calibration,
     }
 }
 

@@ -24,7 +24,11 @@ pub struct Control {
 
 /// What the control block of a run shows, of results whose arms are [`ARMS`]. `None` when no point has enough usable pairs.
 pub fn control(results: &[PointResult], metric: Metric) -> Option<Control> {
-    let points = analyse_pairs(&mut Bootstrap::new(SEED), pairs(results, ARMS, metric), ARMS, metric);
+    control_with(&mut Bootstrap::new(SEED), results, metric)
+}
+
+fn control_with(bootstrap: &mut Bootstrap, results: &[PointResult], metric: Metric) -> Option<Control> {
+    let points = analyse_pairs(bootstrap, pairs(results, ARMS, metric), ARMS, metric);
     let reach =
         points.iter().filter_map(|point| point.ratio).map(|ratio| ratio.high.max(1.0 / ratio.low) - 1.0);
     let smallest_percent = reach.reduce(f64::max)? * 100.0;
@@ -38,7 +42,12 @@ pub struct Widths(BTreeMap<Metric, f64>);
 impl Widths {
     /// Of a control block's results. A metric of which no point has enough usable pairs has no width.
     pub fn of(results: &[PointResult]) -> Self {
-        let width = |metric| Some((metric, control(results, metric)?.width()));
+        Self::of_with(&mut Bootstrap::new(SEED), results)
+    }
+
+    /// The same with draws that were made before.
+    pub(crate) fn of_with(bootstrap: &mut Bootstrap, results: &[PointResult]) -> Self {
+        let width = |metric| Some((metric, control_with(bootstrap, results, metric)?.width()));
         Self(Metric::ALL.into_iter().filter_map(width).collect())
     }
 

@@ -76,7 +76,8 @@ impl Plan {
         let before = self.control_seconds() + self.calibration_seconds();
         let least = real_length(self.points.len()) * self.point_seconds(self.design.min_pairs);
         let most: f64 = self.most_pairs.iter().map(|&pairs| self.point_seconds(pairs)).sum();
-        Seconds { least: least + before, most: most + self.control_seconds() + before }
+        let second = if self.points.len() > 1 { self.control_seconds() } else { 0.0 };
+        Seconds { least: least + before, most: most + second + before }
     }
 
     /// Measurements at least, those of the control and the calibration among them.
