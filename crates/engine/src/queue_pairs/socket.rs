@@ -297,7 +297,7 @@ mod tests {
     use roce::Config;
     use roce::endpoint::Inbound;
     use roce::mtu::Mtu;
-    use verbs::{PrivateData, QueueLimits};
+    use verbs::{PrivateData, QueueLimits, QueuePair as _};
 
     use super::super::socket_endpoint::{Seed, queue_pairs};
     use super::*;
@@ -411,7 +411,7 @@ mod tests {
         let (address, private_data) = (NEAR.parse().unwrap(), PrivateData::NONE);
         let target = Target { address, port: 4420, config: CONFIG, private_data };
         let mut pair = far.connect(Instant::ZERO, target, Account::new(&pool())).unwrap();
-        let mut said = |pair: &mut Connection| {
+        let said = |pair: &mut Connection| {
             let mut train = Train::default();
             pair.poll_transmit(Instant::ZERO, &mut train);
             train.bytes().to_vec()
