@@ -12,8 +12,6 @@ suite=(/linerate/host/loader --library-path /linerate/host /linerate/host/verbs-
 volume_suite=(/linerate/host/loader --library-path /linerate/host /linerate/host/contract)
 
 CONTRACT_PORT=7471
-# Whether the kernel's targets take part.
-KERNEL_TARGETS=yes
 VERBS_CONFIG=/tmp/verbs.toml
 SIZE_MIB=32
 # How long a command may take: on a busy machine the guest stands still for seconds.
@@ -146,5 +144,5 @@ verbs() {
     kernel_iser
     check stop stop_verbs
     check howto howto
-    [ "$KERNEL_TARGETS" = no ] || kernel_targets
+    kernel_targets
 }
