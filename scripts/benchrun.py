@@ -160,14 +160,19 @@ class Group:
 
     def disturbed(self):
         """How many results somebody else's work disturbed."""
-        return sum(any(flag["kind"] in DISTURBED for flag in result["flags"]) for result in self.results)
+        return sum(any(kind in DISTURBED for kind in flags(result)) for result in self.results)
 
     def state(self):
         return "loaded" if 2 * self.disturbed() >= len(self.results) else "quiet"
 
 
+def flags(result):
+    """The kinds of its flags, of which a result without doubts has none."""
+    return [flag["kind"] for flag in result.get("flags", [])]
+
+
 def valid(result):
-    return not any(flag["kind"] in INVALID for flag in result["flags"])
+    return not any(kind in INVALID for kind in flags(result))
 
 
 def read_json(path):

@@ -49,14 +49,7 @@ reset_under_io() {
 
 # Linux' iSER initiator sometimes takes the answer to a login and sends nothing more (one discovery of 388 under emulation; a capture shows the answer
 # acknowledged and no text request), and iscsiadm crashes when it tries again by itself. So it gives up early, and a new one asks.
-iser_discover() {
-    local attempt
-    for attempt in 1 2 3; do
-        discover && return
-        echo "attempt $attempt: no answer"
-    done
-    return 1
-}
+iser_discover() { persistently discover; }
 
 # iser PORTAL: discovery, a file system, verified I/O and a cut.
 iser() {

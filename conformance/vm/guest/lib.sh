@@ -33,6 +33,16 @@ eventually() {
     return 1
 }
 
+# persistently COMMAND…: three attempts, for what a lost packet may make fail.
+persistently() {
+    local attempt
+    for attempt in 1 2 3; do
+        "$@" && return
+        echo "attempt $attempt failed: $*"
+    done
+    return 1
+}
+
 # ask WORDS: the harness does something to the servers or to the network, and says when that is done.
 ask() {
     local said

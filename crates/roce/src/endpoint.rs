@@ -58,6 +58,8 @@ pub enum Arrival<'a> {
     Packet(ConnectionId, Inbound<'a>),
     /// Somebody wants a connection.
     Request(ConnectionRequest),
+    /// Whoever wanted this connection does not want it any more. Nobody has decided about the request, or there was none.
+    Withdrawn(Origin),
 }
 
 /// What has come for a connection.
@@ -87,6 +89,11 @@ impl ConnectionRequest {
     /// Where it comes from.
     pub fn from(&self) -> SocketAddr {
         self.origin.address
+    }
+
+    /// Whose it is. What comes from there again before it is decided is the same request, sent again.
+    pub fn origin(&self) -> Origin {
+        self.origin
     }
 
     const fn asked(&self) -> Asked {
@@ -122,7 +129,7 @@ pub enum NoConnection {
 
 /// A peer's name for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Origin {
+pub struct Origin {
     address: SocketAddr,
     name: u32,
 }
@@ -376,8 +383,9 @@ impl Endpoint {
                 }
             },
             (None, Content::Reject(..)) if names.receiver == 0 => match self.acceptor(origin) {
+                Acceptor::Own => Arrival::Withdrawn(origin),
                 Acceptor::Other(slot) => Arrival::Elsewhere(slot),
-                Acceptor::Own | Acceptor::Nobody => Arrival::Nothing,
+                Acceptor::Nobody => Arrival::Nothing,
             },
             (None, _) if let Some(slot) = self.elsewhere(names.receiver) => Arrival::Elsewhere(slot),
             // This side has given up meanwhile: the peer would repeat it for a minute.

@@ -94,7 +94,7 @@ impl<C: ClientConsumer<QueuePair = roce::Connection>> DatagramEndpoint for Datag
         for datagram in datagrams.each() {
             match open.endpoint.handle_datagram(datagrams.peer, datagram) {
                 // Its socket is alone at its address.
-                Arrival::Nothing | Arrival::Elsewhere(_) => {}
+                Arrival::Nothing | Arrival::Elsewhere(_) | Arrival::Withdrawn(_) => {}
                 Arrival::Packet(_, packet) => {
                     open.consumer.queue_pair().handle_packet(now, packet);
                     open.consumer.handle_progress(now);

@@ -157,7 +157,7 @@ impl End {
                 is_new = true;
             }
             (Arrival::Request(request), Some(_)) => self.endpoint.refuse(&request),
-            (Arrival::Nothing | Arrival::Elsewhere(_), _) => {}
+            (Arrival::Nothing | Arrival::Elsewhere(_) | Arrival::Withdrawn(_), _) => {}
         }
         if is_new {
             self.begin();

@@ -139,7 +139,15 @@ impl Socket {
         }
     }
 
-    /// Gives each datagram to whom it is for. Requests beyond the limit are left out: who asks, asks again.
+    /// Notes a request, unless it has come before. Those beyond the limit are left out: who asks, asks again.
+    fn ask(&mut self, request: ConnectionRequest) {
+        let is_known = self.requests.iter().any(|known| known.origin() == request.origin());
+        if !is_known && self.requests.len() < CONNECTION_REQUESTS {
+            self.requests.push_back(request);
+        }
+    }
+
+    /// Gives each datagram to whom it is for.
     pub(crate) fn handle_datagrams(&mut self, now: Instant, datagrams: &Datagrams<'_>) {
         for datagram in datagrams.each() {
             match self.endpoint.handle_datagram(datagrams.peer, datagram) {
@@ -154,11 +162,8 @@ impl Socket {
                         list(id, entry, (&mut self.listed, &mut self.senders));
                     }
                 }
-                Arrival::Request(request) => {
-                    if self.requests.len() < CONNECTION_REQUESTS {
-                        self.requests.push_back(request);
-                    }
-                }
+                Arrival::Request(request) => self.ask(request),
+                Arrival::Withdrawn(origin) => self.requests.retain(|request| request.origin() != origin),
             }
         }
     }
@@ -292,7 +297,7 @@ mod tests {
     use roce::Config;
     use roce::endpoint::Inbound;
     use roce::mtu::Mtu;
-    use verbs::{PrivateData, QueueLimits};
+    use verbs::{PrivateData, QueueLimits, QueuePair as _};
 
     use super::super::socket_endpoint::{Seed, queue_pairs};
     use super::*;
@@ -396,6 +401,33 @@ mod tests {
         let waiting = std::iter::from_fn(|| near.take_request()).count();
         assert_eq!(waiting, CONNECTION_REQUESTS);
         assert!(near.is_empty(), "nobody has decided about them");
+    }
+
+    /// A server that has stood still finds what its peers have sent meanwhile, all at once.
+    #[test]
+    fn a_request_that_came_again_or_is_taken_back_before_it_was_decided_makes_no_connection_of_its_own() {
+        let mut far =
+            Endpoint::new(FAR.parse().unwrap(), Account::new(&pool()), Box::new(SeededEntropy::new(3)));
+        let (address, private_data) = (NEAR.parse().unwrap(), PrivateData::NONE);
+        let target = Target { address, port: 4420, config: CONFIG, private_data };
+        let mut pair = far.connect(Instant::ZERO, target, Account::new(&pool())).unwrap();
+        let said = |pair: &mut Connection| {
+            let mut train = Train::default();
+            pair.poll_transmit(Instant::ZERO, &mut train);
+            train.bytes().to_vec()
+        };
+        let mut near = socket();
+        let request = said(&mut pair);
+        for _ in 0..3 {
+            arrive(&mut near, &request);
+        }
+        arrive(&mut near, &requests(1)[0]);
+        assert_eq!(near.requests.len(), 2, "one of each peer's");
+        pair.disconnect();
+        arrive(&mut near, &said(&mut pair));
+        assert_eq!(near.requests.len(), 1);
+        arrive(&mut near, &request);
+        assert_eq!(near.requests.len(), 2, "the one that was taken back had gone, and not the other");
     }
 
     /// What a connection may hold does not depend on what carries it.

@@ -115,7 +115,7 @@ impl<C: Consumer<QueuePair = roce::Connection>> OverRoce<C> {
             return;
         }
         match self.endpoint.handle_datagram(self.peer, datagram) {
-            Arrival::Nothing | Arrival::Elsewhere(_) => {}
+            Arrival::Nothing | Arrival::Elsewhere(_) | Arrival::Withdrawn(_) => {}
             Arrival::Packet(id, packet) => {
                 if let Some(consumer) = &mut self.consumer
                     && consumer.queue_pair_ref().id() == id

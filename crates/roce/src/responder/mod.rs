@@ -228,11 +228,15 @@ impl Responder {
     /// A region ended while it was being read.
     pub(crate) fn prepare(&mut self, consumer: &Consumer) -> Result<bool, Violation> {
         self.due = None;
-        if let Some(next) = self.reads.next(self.mtu) {
+        while let Some(next) = self.reads.next(self.mtu) {
             let data =
                 if next.source.length == 0 { Ok(BufList::new()) } else { consumer.regions.read(next.source) };
             match data {
-                Ok(data) => self.due = Some(Due::Response(next, data)),
+                Ok(data) => {
+                    self.due = Some(Due::Response(next, data));
+                    return Ok(true);
+                }
+                Err(_) if self.reads.skip_replay() => {}
                 Err(error) => {
                     let violation = Violation::of_access(error);
                     self.reads.clear();
@@ -241,9 +245,8 @@ impl Responder {
                     return Err(violation);
                 }
             }
-        } else {
-            self.due = self.answer.due().map(Due::Answer);
         }
+        self.due = self.answer.due().map(Due::Answer);
         Ok(self.due.is_some())
     }
 

@@ -114,6 +114,11 @@ impl InboundReads {
         }
     }
 
+    /// Leaves the next one out if it was answered before: the peer asked again, has had the answer since, and ended the region. False if it was not.
+    pub(super) fn skip_replay(&mut self) -> bool {
+        self.reads.pop_front_if(|read| read.is_replay).is_some()
+    }
+
     pub(super) fn clear(&mut self) {
         self.reads.clear();
     }
@@ -167,6 +172,16 @@ mod tests {
         // The peer has the first two packets, or so it says.
         reads.replay(read(2, 512));
         assert_eq!(drain(&mut reads), [2, 3, 4]);
+    }
+
+    #[test]
+    fn only_a_read_that_was_answered_is_left_out() {
+        let mut reads = InboundReads::new(2);
+        reads.replay(read(3, 1));
+        assert!(reads.push(read(10, 1)));
+        assert!(reads.skip_replay());
+        assert!(!reads.skip_replay());
+        assert_eq!(drain(&mut reads), [10]);
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Host {
     pub fn receive(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) -> Option<u8> {
         let mut elsewhere = None;
         match self.endpoint.handle_datagram(source, datagram) {
-            Arrival::Nothing => {}
+            Arrival::Nothing | Arrival::Withdrawn(_) => {}
             Arrival::Elsewhere(slot) => elsewhere = Some(slot),
             Arrival::Packet(id, packet) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
