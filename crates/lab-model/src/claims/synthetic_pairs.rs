@@ -275,7 +275,13 @@ impl Figures {
     }
 
     fn latency(self, mean: f64) -> Latency {
-        let names = [("p50", 1.0), ("p95", 1.0), ("p99", 1.0), ("p99.9", self.nature.tail), ("p99.99", self.nature.tail)];
+        let names = [
+            ("p50", 1.0),
+            ("p95", 1.0),
+            ("p99", 1.0),
+            ("p99.9", self.nature.tail),
+            ("p99.99", self.nature.tail),
+        ];
         Latency {
             min: mean * self.nature.least.min(1.0),
             mean,
@@ -291,7 +297,11 @@ impl Figures {
 }
 
 /// A made-up count.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "made-up counts are small and positive")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "made-up counts are small and positive"
+)]
 const fn whole(number: f64) -> u64 {
     number as u64
 }
