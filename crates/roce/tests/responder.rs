@@ -241,7 +241,10 @@ fn disorders() -> Vec<Case> {
         ("immediate data", vec![immediate()]),
         ("an atomic operation", vec![message(Opcode::COMPARE_SWAP, FIRST, &[1; 28])]),
         ("a reserved operation", vec![packet(Opcode(0x1c), FIRST)]),
-        ("another operation inside of a message", vec![first(), message(Opcode::FETCH_ADD, FIRST + 1, &[1; 28])]),
+        (
+            "another operation inside of a message",
+            vec![first(), message(Opcode::FETCH_ADD, FIRST + 1, &[1; 28])],
+        ),
     ];
     cases.into_iter().map(|(name, packets)| case(name, packets, Nak::InvalidRequest)).collect()
 }
@@ -384,7 +387,10 @@ fn nothing_that_comes_early_is_looked_at() {
     for said in early {
         let said = Said { sequence: FIRST + 1, ..said };
         let heard = victim.tell(&said);
-        assert!(heard.is_empty() || answer(&heard) == (Some(Syndrome::Nak(Nak::Sequence)), FIRST), "{heard:?}");
+        assert!(
+            heard.is_empty() || answer(&heard) == (Some(Syndrome::Nak(Nak::Sequence)), FIRST),
+            "{heard:?}"
+        );
         assert_eq!(victim.connection().state(), QueuePairState::Open, "{said:?}");
     }
 }

@@ -251,7 +251,18 @@ impl<'a> Trial<'a> {
         let victims = vec![Stage::Away(Instant::ZERO), Stage::Away(Instant::ZERO)];
         let (honest, small_wait) = (Vec::new(), small_wait_over(transport));
         let heap_limit = if matches!(transport, Transport::Roce { .. }) { DATAGRAMS_HEAP } else { HEAP };
-        let mut trial = Self { scenario, before, world, dice, honest, victims, context, small_wait, heap_limit, serial: 0 };
+        let mut trial = Self {
+            scenario,
+            before,
+            world,
+            dice,
+            honest,
+            victims,
+            context,
+            small_wait,
+            heap_limit,
+            serial: 0,
+        };
         for number in 0..scenario.access.len() {
             let user = trial.open(number)?;
             trial.honest.push(user);

@@ -91,7 +91,8 @@ impl Dialect for NvmeRdma {
         // The queue and its size, and the controller in the data.
         let (qid, sqsize) = (number(entry, 42)?, number(entry, 44)?);
         let cntlid = if qid == 0 { 0 } else { number(data, 16)? };
-        (PduType(first[0]) == PduType::CAPSULE_CMD).then(|| ConnectRequest::new(qid, cntlid, sqsize + 1).encode())
+        (PduType(first[0]) == PduType::CAPSULE_CMD)
+            .then(|| ConnectRequest::new(qid, cntlid, sqsize + 1).encode())
     }
 
     fn sense(&self, pdu: &[u8]) -> Sense {
@@ -109,7 +110,8 @@ impl Dialect for NvmeRdma {
         let Some(RemoteRegion { stag, offset, length }) = memory else {
             return [capsule.entry.as_bytes(), data].concat();
         };
-        let block = KeyedBlock { address: offset, key: stag.0, length: wire::index(length.into()), invalidate: true };
+        let block =
+            KeyedBlock { address: offset, key: stag.0, length: wire::index(length.into()), invalidate: true };
         if let Some(descriptor) = SglDescriptor::keyed(block) {
             capsule.entry.dptr = descriptor;
         }

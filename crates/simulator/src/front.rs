@@ -15,7 +15,8 @@ pub(crate) type Admit = Rc<RefCell<dyn FnMut(Instant, Accepted, &mut Core) -> Ad
 pub(crate) type Admitted = Result<Box<dyn Endpoint>, Refusal>;
 
 /// What becomes of a socket for datagrams at an address.
-pub(crate) type Join = Rc<RefCell<dyn FnMut(SocketAddr, Box<dyn DatagramEndpoint>) -> Box<dyn DatagramEndpoint>>>;
+pub(crate) type Join =
+    Rc<RefCell<dyn FnMut(SocketAddr, Box<dyn DatagramEndpoint>) -> Box<dyn DatagramEndpoint>>>;
 
 /// Sockets stay what they are.
 pub(crate) fn as_they_are() -> Join {

@@ -262,7 +262,11 @@ impl<'a> Trial<'a> {
             blocks: DISK / 512,
             checks_data: true,
             least_wait: small_wait_over(transport),
-            aftermath: if matches!(transport, Transport::Roce { .. }) { DATAGRAMS_AFTERMATH } else { AFTERMATH },
+            aftermath: if matches!(transport, Transport::Roce { .. }) {
+                DATAGRAMS_AFTERMATH
+            } else {
+                AFTERMATH
+            },
             serial: 0,
             heap,
         };

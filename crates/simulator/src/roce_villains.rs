@@ -290,7 +290,11 @@ impl RoceVillain {
     /// What becomes of a packet of a hostile connection.
     fn mangle(&mut self, party: &mut Party, said: &Said, way: Way) {
         match party.evil {
-            RoceEvil::ForeignKeys | RoceEvil::Beyond | RoceEvil::Wraps | RoceEvil::Rights | RoceEvil::Ended => {
+            RoceEvil::ForeignKeys
+            | RoceEvil::Beyond
+            | RoceEvil::Wraps
+            | RoceEvil::Rights
+            | RoceEvil::Ended => {
                 let said = self.access(party, said);
                 self.say(&said, way);
             }

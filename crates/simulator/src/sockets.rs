@@ -336,8 +336,9 @@ impl Sockets {
 
     fn is_in_reach(&self, now: Instant, datagram: &Datagram) -> bool {
         let ends = [datagram.from, datagram.to];
-        let misled =
-            |socket: &Socket| socket.misled.is_some_and(|misled| now < misled.until && socket.local == datagram.to);
+        let misled = |socket: &Socket| {
+            socket.misled.is_some_and(|misled| now < misled.until && socket.local == datagram.to)
+        };
         let is_away = |socket: &Socket| ends.contains(&socket.local) && socket.out_of_reach > now;
         !self.by_name.values().any(|socket| is_away(socket) || misled(socket))
     }

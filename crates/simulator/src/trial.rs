@@ -115,7 +115,8 @@ pub(crate) fn transport_of(access: &Access) -> Transport {
 /// peers do.
 pub(crate) fn delay_over(transport: Transport) -> std::ops::RangeInclusive<Duration> {
     let longest = Duration::from_micros(500);
-    let shortest = if matches!(transport, Transport::Roce { .. }) { longest } else { Duration::from_micros(20) };
+    let shortest =
+        if matches!(transport, Transport::Roce { .. }) { longest } else { Duration::from_micros(20) };
     shortest..=longest
 }
 

@@ -3,9 +3,7 @@
 
 mod common;
 
-use common::{
-    ROCE, iscsi_access, iscsi_listener, iser_scene, nvme_access, nvme_listener, nvme_rdma_scene,
-};
+use common::{ROCE, iscsi_access, iscsi_listener, iser_scene, nvme_access, nvme_listener, nvme_rdma_scene};
 use engine::ListenerRole;
 use simulator::fencing::{PlantedBug, Scenario, fencing};
 use simulator::replay;

@@ -67,8 +67,12 @@ fn no_ghost_brings_old_data_back_over_another_path() {
 /// One target, and one subsystem, over RoCE. A session that is reinstated has ended; a controller goes on until its own timers end it.
 fn over_roce(scene: trial::Scenario, cores: u16) -> Scenario {
     let listeners = match scene.access {
-        Access::Iscsi { .. } => |volume: &dyn Volume| iscsi_listener(volume, Some([1; 16])).into_iter().collect(),
-        Access::Nvme { .. } => |volume: &dyn Volume| nvme_listener(volume, Some([1; 16])).into_iter().collect(),
+        Access::Iscsi { .. } => {
+            |volume: &dyn Volume| iscsi_listener(volume, Some([1; 16])).into_iter().collect()
+        }
+        Access::Nvme { .. } => {
+            |volume: &dyn Volume| nvme_listener(volume, Some([1; 16])).into_iter().collect()
+        }
     };
     Scenario { listeners, access: scene.access, cores }
 }
@@ -91,7 +95,9 @@ fn no_ghost_brings_old_data_back_where_every_disconnect_over_roce_is_lost() {
 
 #[test]
 fn a_hurry_is_found() {
-    for scenario in [redirected(1), redirected(3), multipath(1), multipath(3), host_over_roce(1), host_over_roce(3)] {
+    for scenario in
+        [redirected(1), redirected(3), multipath(1), multipath(3), host_over_roce(1), host_over_roce(3)]
+    {
         let mut broken =
             (0..PATIENCE).filter_map(|seed| moves(seed, CUTS, &scenario, PlantedBug::NoQuietTime).err());
         let found = broken.find(|failure| matches!(failure.root(), TrialFailure::Content(_)));
