@@ -1,15 +1,13 @@
 //! Sessions and controllers that a trial plays: they write all the time, and ask for resets.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use engine::{Core, Transport};
+use engine::Core;
 use host::EndpointId;
 use iscsi::pdu::{
     DataOut, DataRange, Function, FunctionResponse, LoginResponse, Opcode, R2t, TaskManagementRequest,
 };
-use names::ROCE_PORT;
 use nvme::fabrics::{Property, PropertySize};
 use nvme::opcode::nvm;
 use nvme::pdu::{CapsuleResp, PduType};
@@ -20,13 +18,11 @@ use protocol::Instant;
 use volume::Extent;
 use zerocopy::FromBytes;
 
-use crate::dialects::{Iser, NvmeRdma};
 use crate::dice::{Dice, Odds};
 use crate::failure::TrialFailure;
 use crate::fencing::{content, marks};
 use crate::peers::{Initiator, LUN, Pdu, QueueId, SUBSYSTEM, capsule, connect, h2c, host, io, take_pdu};
-use crate::queue_pair_peers::{self, Dialect};
-use crate::script::{self, Peer};
+use crate::script::{Peer, dial};
 use crate::world::World;
 
 /// Blocks of the disk: few, so that writes meet.
@@ -44,40 +40,6 @@ const EAGER: Odds = Odds(300);
 
 /// What writes of a nexus are told apart by: the trial's seed, and the nexus' own number.
 type Mark = (u64, u64);
-
-/// What carries a nexus.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carrier {
-    /// Streams of TCP.
-    Tcp,
-    /// Queue pairs of software RoCEv2.
-    Roce,
-}
-
-impl Carrier {
-    /// As a listener says it.
-    pub(crate) fn transport(self) -> Transport {
-        match self {
-            Self::Tcp => Transport::Tcp,
-            Self::Roce => {
-                Transport::Roce { socket: SocketAddr::from((Ipv4Addr::LOCALHOST, ROCE_PORT)), service: 1 }
-            }
-        }
-    }
-
-    /// Whether data comes with its command. Over RDMA it always does, and what is too much is registered.
-    fn brings(self, length: usize, dice: &mut Dice) -> bool {
-        self == Self::Roce || (length <= IMMEDIATE * 512 && dice.coin())
-    }
-
-    /// A peer of a nexus that comes to a service; `dialect` is how its protocol goes over RDMA.
-    fn dial(self, dialect: impl Dialect + 'static, (seed, number): Mark) -> (EndpointId, Peer) {
-        match self {
-            Self::Tcp => script::dial(dialect.port()),
-            Self::Roce => queue_pair_peers::dial(Box::new(dialect), seed ^ number << 32),
-        }
-    }
-}
 
 /// Writes under way.
 struct Writes<T> {
@@ -121,13 +83,12 @@ pub(crate) struct Session {
     answered: BTreeSet<u32>,
     managed: Option<FunctionResponse>,
     greeted: bool,
-    carrier: Carrier,
 }
 
 impl Session {
     /// A session that is to be: its login follows.
-    pub(crate) fn dial(mark: Mark, number: u8, carrier: Carrier) -> Self {
-        let (endpoint, peer) = carrier.dial(Iser, mark);
+    pub(crate) fn dial(mark: Mark, number: u8) -> Self {
+        let (endpoint, peer) = dial(1);
         Self {
             endpoint,
             peer,
@@ -139,7 +100,6 @@ impl Session {
             answered: BTreeSet::new(),
             managed: None,
             greeted: false,
-            carrier,
         }
     }
 
@@ -234,7 +194,7 @@ impl Session {
             && room
             && let Some((extent, data)) = self.writes.next(now, dice)
         {
-            let comes = self.carrier.brings(data.len(), dice);
+            let comes = data.len() <= IMMEDIATE * 512 && dice.coin();
             let immediate = if comes { &data[..] } else { &[] };
             let bytes = self.initiator.write(extent.start, length(&data), immediate);
             self.say(&bytes, world);
@@ -315,8 +275,8 @@ struct Queue {
 }
 
 impl Queue {
-    fn dial(carrier: Carrier, mark: Mark) -> Self {
-        let (endpoint, peer) = carrier.dial(NvmeRdma, mark);
+    fn dial() -> Self {
+        let (endpoint, peer) = dial(2);
         Self { endpoint, peer, connected: false }
     }
 
@@ -350,7 +310,6 @@ pub(crate) struct Controller {
     cid: u16,
     cntlid: u16,
     disabled_by: DisabledBy,
-    carrier: Carrier,
 }
 
 /// I/O queues of a controller.
@@ -358,7 +317,7 @@ const QUEUES: u16 = 2;
 
 impl Controller {
     /// A controller that is to be: its Connect follows.
-    pub(crate) fn dial(mark: Mark, number: u8, carrier: Carrier) -> Self {
+    pub(crate) fn dial(mark: Mark, number: u8) -> Self {
         let (queues, writes) = (Vec::new(), Writes::new(mark));
         Self {
             number,
@@ -368,7 +327,6 @@ impl Controller {
             cid: 0,
             cntlid: 0,
             disabled_by: DisabledBy::Reset,
-            carrier,
         }
     }
 
@@ -417,7 +375,7 @@ impl Controller {
         world: &mut World<Core>,
     ) -> Result<(), TrialFailure> {
         if self.queues.is_empty() && self.stage == Stage::Connecting {
-            self.queues.push(Queue::dial(self.carrier, self.writes.mark));
+            self.queues.push(Queue::dial());
             self.queues[0].say(&connect(&host(self.number), QueueId::ADMIN, SUBSYSTEM, 0), world);
         }
         for index in 0..self.queues.len() {
@@ -432,7 +390,7 @@ impl Controller {
             let queue = dice.within(1..=usize::from(QUEUES));
             self.cid = self.cid.wrapping_add(1);
             let entry = io(nvm::WRITE, self.cid, extent.start, length(&data));
-            let comes = self.carrier.brings(data.len(), dice);
+            let comes = data.len() <= IMMEDIATE * 512 && dice.coin();
             self.queues[queue].say(&capsule(entry, if comes { &data } else { &[] }), world);
             self.writes.sent.insert((queue, self.cid), (now, extent, data));
         }
@@ -504,7 +462,7 @@ impl Controller {
     }
 
     fn dial_queue(&self, index: usize, world: &mut World<Core>) -> Queue {
-        let queue = Queue::dial(self.carrier, self.writes.mark);
+        let queue = Queue::dial();
         let qid = u16::try_from(index).unwrap_or(0);
         queue.say(&connect(&host(self.number), QueueId { qid, cntlid: self.cntlid }, SUBSYSTEM, 0), world);
         queue

@@ -1,6 +1,6 @@
 //! What the controller has in hand: what is served now, what is being closed, and the ways to the cores.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -88,6 +88,8 @@ pub(super) struct Context {
     next_ticket: u64,
     /// Tickets before it were given up.
     first_valid: u64,
+    /// Openings whose outcome came while the change that asked for them was at something else.
+    outcomes: VecDeque<ControlInput>,
 }
 
 impl Context {
@@ -107,6 +109,7 @@ impl Context {
             ended: 0,
             next_ticket: 0,
             first_valid: 0,
+            outcomes: VecDeque::new(),
         }
     }
 
@@ -144,6 +147,7 @@ impl Context {
     /// Gives up all openings that are under way.
     pub(super) fn give_up_openings(&mut self) {
         self.first_valid = self.next_ticket;
+        self.outcomes.clear();
         self.links.cores.openings.give_up();
     }
 
@@ -152,6 +156,9 @@ impl Context {
         loop {
             if self.is_interrupted() {
                 return Err(Interrupted);
+            }
+            if let Some(outcome) = self.outcomes.pop_front() {
+                return Ok(outcome);
             }
             // There is always a sender: the controller's own.
             let input = self.links.inbox.recv().map_err(|_| Interrupted)?;
@@ -171,10 +178,11 @@ impl Context {
         let _of_no_use = input.and_then(|input| self.note(input));
     }
 
-    /// Sees to what has come.
+    /// Sees to what has come. Outcomes of openings are kept for [`wait`](Self::wait).
     pub(super) fn catch_up(&mut self) {
         while let Ok(input) = self.links.inbox.try_recv() {
-            let _of_no_use = self.note(input);
+            let noted = self.note(input);
+            self.outcomes.extend(noted.filter(|input| matches!(input, ControlInput::Opened { .. })));
         }
     }
 

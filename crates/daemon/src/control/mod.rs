@@ -288,6 +288,20 @@ mod tests {
         (Controller::new(process, States::new(&Config::default())), tell)
     }
 
+    /// A volume of another machine may be open, or not to be opened, before the next one of the configuration is looked at.
+    #[test]
+    fn the_outcome_of_an_opening_waits_for_whoever_asked_for_it() {
+        let (mut controller, tell) = controller();
+        let context = &mut controller.context;
+        let ticket = context.ticket();
+        let result = Err(volume::OpenError::new("nobody is there"));
+        tell.send(ControlInput::Opened { ticket, result }).unwrap();
+        context.catch_up();
+        tell.send(ControlInput::Stop).unwrap();
+        let outcome = context.wait();
+        assert!(matches!(outcome, Ok(ControlInput::Opened { ticket: found, .. }) if found == ticket));
+    }
+
     #[test]
     fn a_stop_is_over_with_the_last_event_loop_whenever_it_is_heard_of() {
         let (mut controller, tell) = controller();
