@@ -55,14 +55,22 @@ kernel_beside() {
     wait $nvme && wait $iser
 }
 
-# round NAME SEED: everything at the same time.
+# round NAME SEED [memory]: everything at the same time; when all have left, the server has nothing more than before, and no more memory if that is asked for.
 round() {
     local killed kernel
+    need "$1/connect" persistently connect siw-nvme
+    nvme_disk=$disk
+    need "$1/login" login siw-iser
+    iser_disk=$disk
     killed_again_and_again "$2" & killed=$!
     kernel_beside & kernel=$!
     check "$1/crowd" crowd "$2"
     check "$1/killed" wait $killed
     check "$1/kernel" wait $kernel
+    check "$1/logout" logout siw-iser
+    check "$1/disconnect" disconnect siw-nvme
+    check "$1/settled" ask settled before
+    [ -z "$3" ] || check "$1/memory" ask settled first memory
 }
 
 start_nvme
@@ -73,20 +81,10 @@ need network bad_network
 need before ask mark before
 NVME_TRANSPORT=rdma ISCSI_INTERFACE=iser
 need iser/discover iser_discover
-need nvme/connect persistently connect siw-nvme
-nvme_disk=$disk
-need iser/login login siw-iser
-iser_disk=$disk
-need connected ask mark connected
 round first "$SEED"
 # What memory a server keeps for later is known after a round.
-check first/settled ask settled connected
-need first/mark ask mark first
-round second $((SEED + 1))
-check second/settled ask settled first memory
-check iser/logout logout siw-iser
-check nvme/disconnect disconnect siw-nvme
-check settled ask settled before
+need mark ask mark first
+round second $((SEED + 1)) memory
 check good-network good_network
 check unlink rdma link delete siw0
 check unload rmmod siw
