@@ -119,8 +119,9 @@ howto() {
     rm -rf /tmp/howto && mkdir -p /tmp/howto/bin && cd /tmp/howto || return
     printf '#!/bin/bash\nexec %s "$@"\n' "${linerate[*]}" > bin/linerate
     chmod +x bin/linerate
-    for name in serve.toml howto-serve.sh howto-use.sh; do cp "/linerate/host/$name" .; done
+    for name in serve.toml howto-serve.sh howto-check.sh howto-use.sh; do cp "/linerate/host/$name" .; done
     random_file image.raw 1
+    PATH=/tmp/howto/bin:$PATH bash -e howto-check.sh || return
     # What is served stays in the background, and ends with its process group.
     PATH=/tmp/howto/bin:$PATH setsid bash -e howto-serve.sh > served 2>&1
     eventually test -e ready && PATH=/tmp/howto/bin:$PATH bash -e howto-use.sh > used 2>&1 && grep -q IOPS used && kill "$(pidof loader)" && eventually no_server

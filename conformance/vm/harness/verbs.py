@@ -43,10 +43,11 @@ class Verbs(Server):
         return files | self._howto()
 
     def _howto(self) -> dict[str, Path]:
-        """What docs/howto/rdma.md has for adapters, at the guest's address: the configuration, the commands that serve, and those that use what is served."""
+        """What docs/howto/rdma.md has for adapters, at the guest's address: the command that serves, the configuration with the
+        command that checks it, and those that use what is served."""
         section = HOWTO.read_text().split("\n## With an adapter\n")[1].split("\n## ")[0]
         blocks = re.findall(r"^```(\w+)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-        told = [("serve.toml", "toml"), ("howto-serve.sh", "sh"), ("howto-use.sh", "sh")]
+        told = [("howto-serve.sh", "sh"), ("serve.toml", "toml"), ("howto-check.sh", "sh"), ("howto-use.sh", "sh")]
         found = [(kind, text) for kind, text in blocks if kind != "text"]
         if [kind for kind, _ in found] != [kind for _, kind in told]:
             raise HarnessError(f"{HOWTO} has other blocks for adapters than {told}: see what is to run")

@@ -43,6 +43,12 @@ pub(crate) struct Args {
     /// Listen for NVMe/RDMA here, on software RoCEv2: the address receives UDP port 4791, and the port is the one that hosts ask for, such as 4420
     #[arg(long, value_name = "ADDR:PORT")]
     nvme_roce: Option<Portal>,
+    /// Listen for iSER here, on the RDMA adapter that has this address, by libibverbs and librdmacm; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    iser_adapter: Option<Portal>,
+    /// Listen for NVMe/RDMA here, on the RDMA adapter that has this address, by libibverbs and librdmacm; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    nvme_adapter: Option<Portal>,
     /// Receive RoCE at another port of UDP, which only Linerate's clients can reach; 0 takes a free one [default: 4791]
     #[arg(long, value_name = "PORT", requires = "roce")]
     roce_udp_port: Option<u16>,
@@ -105,6 +111,8 @@ impl Args {
             (Protocol::Nvme, Transport::Iwarp, &self.nvme_rdma),
             (Protocol::Iscsi, Transport::Roce, &self.iser_roce),
             (Protocol::Nvme, Transport::Roce, &self.nvme_roce),
+            (Protocol::Iscsi, Transport::Rdma, &self.iser_adapter),
+            (Protocol::Nvme, Transport::Rdma, &self.nvme_adapter),
         ] {
             let Some(listen) = listen.clone() else { continue };
             let kind = PortalKind { protocol, transport };

@@ -344,6 +344,8 @@ fn a_portal_beyond_loopback_must_know_whom_it_serves() {
         ("--nvme-rdma", "0.0.0.0:4420"),
         ("--iser-roce", "192.0.2.1:3260"),
         ("--nvme-roce", "192.0.2.1:4420"),
+        ("--iser-adapter", "192.0.2.1:3260"),
+        ("--nvme-adapter", "192.0.2.1:4420"),
     ] {
         let arguments = ["serve", "--check", "disk=ram:1M", option, at];
         let said = run_in_vain(&arguments);

@@ -295,10 +295,9 @@ fn refuses(cases: impl FnOnce(&str) -> Vec<(String, &'static str)>) {
     for (tables, expected) in cases(&portal) {
         let said = changing.reload(&tables);
         // Connections may end beside it, and the log says so too.
-        let refused =
-            said.lines().find(|line| line.contains("was not applied")).is_some_and(|line| {
-                line.contains(expected) && line.ends_with("; the server goes on with generation 1")
-            });
+        let refused = said.lines().find(|line| line.contains("was not applied")).is_some_and(|line| {
+            line.contains(expected) && line.ends_with("; the server goes on with generation 1")
+        });
         assert!(refused, "{tables}: {said}");
         assert_eq!(changing.found(), ["disk"], "{tables}");
     }

@@ -10,7 +10,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{Server, begin, ended, run, run_in_vain, stamped, succeeded, told, until};
+use common::{Server, begin, ended, run, run_in_vain, stamped, succeeded, told, until, until_or};
 use linerate::{BlockingDisk, Client, ClientConfig};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
@@ -166,12 +166,15 @@ fn a_client_that_ends_ends_its_queue_pairs() {
             let mut child = begin(&arguments);
             // Opening is over when there is a connection beside the first.
             let begun = || log().matches("a connection begins").count();
-            until(|| (begun() >= 2).then_some(()));
+            until_or(|| (begun() >= 2).then_some(()), || format!("{arguments:?}: {}", log()));
             if arguments[0] != "copy" {
                 kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
             }
             ended(&mut child);
-            until(|| (ends(&log()).len() == begun()).then_some(()));
+            until_or(
+                || (ends(&log()).len() == begun()).then_some(()),
+                || format!("{arguments:?}: {}", log()),
+            );
             // It was told of each, and has missed none by a timer.
             let log = log();
             let agreed = ends(&log).iter().all(|end| *end == "the connection ends as both sides agreed");

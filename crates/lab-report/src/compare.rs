@@ -493,6 +493,7 @@ fn rows(
             metric,
             pairs,
             unusable,
+            doubtful: 0,
             ratio,
             finding: ratio.map_or(Finding::NotEnough, finding),
         };

@@ -262,17 +262,34 @@ impl<S: Service> EventLoop<S> {
             self.dial_socket(dial, now);
         }
         let watches = std::mem::take(&mut *self.local.watches.borrow_mut());
-        for watch in watches {
+        for mut watch in watches {
             let slot = slot_of(watch.id);
-            if self.sockets.watch(&mut self.core, watch).is_err() {
+            let is_watched = match self.begins_more() {
+                Ok(()) => self.sockets.watch(&mut self.core, watch).is_ok(),
+                Err(error) => {
+                    watch.endpoint.handle_ended(now, failed(&error));
+                    false
+                }
+            };
+            if !is_watched {
                 self.local.slots.borrow_mut().give_back(slot);
             }
         }
     }
 
+    /// A loop that ends begins nothing more: whoever has lost a connection by that would connect again, and the peer would never hear of the end.
+    ///
+    /// # Errors
+    /// It ends.
+    fn begins_more(&self) -> io::Result<()> {
+        if self.ending.is_some() { Err(io::Error::from_raw_os_error(libc::ECANCELED)) } else { Ok(()) }
+    }
+
     fn dial(&mut self, dial: Dial, now: Instant) {
         let slot = slot_of(dial.id);
-        let started = listener::connect(dial.peer, self.shared.config.congestion).and_then(|descriptor| {
+        let connected =
+            self.begins_more().and_then(|()| listener::connect(dial.peer, self.shared.config.congestion));
+        let started = connected.and_then(|descriptor| {
             let descriptor = Rc::new(descriptor);
             self.core.driver.attach(slot, Rc::clone(&descriptor), SendRoom::Unknown)?;
             Ok(descriptor)
@@ -290,8 +307,7 @@ impl<S: Service> EventLoop<S> {
             Err(error) => {
                 let connection = Connection::new(dial.id, None, dial.endpoint, Phase::Connecting);
                 self.streams.insert(slot, connection);
-                let how = Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO));
-                self.streams.end(&mut self.core, slot, how);
+                self.streams.end(&mut self.core, slot, failed(&error));
             }
         }
     }
@@ -310,13 +326,13 @@ impl<S: Service> EventLoop<S> {
     /// Opens a socket that an endpoint has asked for.
     fn dial_socket(&mut self, dial: DialSocket, now: Instant) {
         let DialSocket { id, address, slot, mut endpoint } = dial;
-        let is_open = match Member::bind(address, slot) {
+        let is_open = match self.begins_more().and_then(|()| Member::bind(address, slot)) {
             Ok(member) => {
                 let bound = Bound { id, listener: None, member };
                 self.sockets.insert(&mut self.core, bound, endpoint).is_ok()
             }
             Err(error) => {
-                endpoint.handle_ended(now, Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
+                endpoint.handle_ended(now, failed(&error));
                 false
             }
         };
@@ -407,4 +423,9 @@ impl<S: Service> EventLoop<S> {
             .flatten()
             .fold(Wait::Forever, |wait, deadline| wait.at_most(deadline.since(now)))
     }
+}
+
+/// How what could not begin ends.
+fn failed(error: &io::Error) -> Ended {
+    Ended::Failed(error.raw_os_error().unwrap_or(libc::EIO))
 }

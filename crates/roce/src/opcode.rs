@@ -45,10 +45,20 @@ impl Opcode {
     pub const SEND_LAST_INVALIDATE: Self = Self(0x16);
     /// A message in one packet that invalidates memory.
     pub const SEND_ONLY_INVALIDATE: Self = Self(0x17);
+    /// Atomic operations, which this crate does not serve.
+    pub const COMPARE_SWAP: Self = Self(0x13);
+    /// Likewise.
+    pub const FETCH_ADD: Self = Self(0x14);
     /// An unreliable datagram, as connection management sends them.
     pub const DATAGRAM: Self = Self(0x64);
 
-    /// The headers that follow, or none for an operation that this crate does not speak (atomic ones, other services, congestion notices).
+    /// A request of a reliable connection that is not served: an atomic one, or one that is reserved. It is refused, while what is of other services is dropped (IBTA §9.9.3).
+    pub const fn is_refused(self) -> bool {
+        matches!(self, Self::COMPARE_SWAP | Self::FETCH_ADD | Self(0x15 | 0x18..=0x1f))
+    }
+
+    /// The headers that follow, or none for an operation that this crate does not speak (other services, congestion notices). What follows a request that is
+    /// [refused](Self::is_refused) is not looked at.
     pub const fn extension(self) -> Option<Extension> {
         Some(match self {
             Self::SEND_FIRST
@@ -69,6 +79,7 @@ impl Opcode {
             | Self::ACKNOWLEDGE => Extension::Acknowledge,
             Self::SEND_LAST_INVALIDATE | Self::SEND_ONLY_INVALIDATE => Extension::Invalidate,
             Self::DATAGRAM => Extension::Datagram,
+            _ if self.is_refused() => Extension::None,
             _ => return None,
         })
     }

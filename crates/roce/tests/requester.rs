@@ -6,9 +6,10 @@ mod rig;
 use std::time::Duration;
 
 use buf::Buf;
-use rig::victim::{OWN_FIRST, Said, Victim, acknowledge, brief, response};
+use rig::victim::{OWN_FIRST, Said, Victim, acknowledge, brief, response, terms};
 use rig::{done, list, post, send};
 use roce::limits::{RETRIES, WINDOW};
+use roce::management::Terms;
 use roce::opcode::Opcode;
 use roce::packet::Extended;
 use roce::syndrome::{Credits, Nak, Syndrome, Timer};
@@ -157,6 +158,36 @@ fn it_waits_for_a_receive_and_sends_again() {
     }
     victim.tell(&acknowledge(OWN_FIRST + 1, ACK));
     assert_eq!(ids(&mut victim), [0, 1]);
+}
+
+#[test]
+fn it_waits_for_a_receive_as_often_as_its_peer_wants() {
+    let mut victim = Victim::initiator_on(Terms { not_ready_retries: 3, ..terms(4) });
+    send(victim.connection(), 1, &[1; 8]);
+    victim.hear();
+    let not_ready = acknowledge(OWN_FIRST, Syndrome::ReceiverNotReady(Timer::TURN));
+    for _ in 0..3 {
+        victim.tell(&not_ready);
+        victim.wait();
+        assert_eq!(brief(&victim.hear()), [(Opcode::SEND_ONLY, OWN_FIRST)]);
+    }
+    victim.tell(&not_ready);
+    assert_eq!(victim.connection().state(), QueuePairState::Ended(EndReason::Lost));
+    assert_eq!(done(victim.connection())[0].result, Err(WorkError::Flushed));
+}
+
+#[test]
+fn answers_that_say_nothing_known_are_passed_over() {
+    // A reserved kind, and a refusal that is none.
+    for syndrome in [0x40, 0x5f, 0x64, 0x7f, 0xff] {
+        let mut victim = Victim::initiator(4);
+        send(victim.connection(), 1, &[1; 8]);
+        victim.hear();
+        victim.tell_bytes(Opcode::ACKNOWLEDGE, OWN_FIRST, &[syndrome, 0, 0, 0]);
+        assert_eq!(victim.hear(), [], "{syndrome:#x}");
+        assert_eq!(victim.connection().state(), QueuePairState::Open, "{syndrome:#x}");
+        assert!(done(victim.connection()).is_empty(), "{syndrome:#x}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod rig;
 
 use rig::victim::{FIRST, Said, Victim, access, acknowledge, brief, message, packet};
 use rig::{done, post, post_receive, register, sink, source};
+use roce::header::Memory;
 use roce::limits::LONGEST;
 use roce::opcode::Opcode;
 use roce::packet::Extended;
@@ -13,7 +14,7 @@ use verbs::{
     EndReason, QueuePair as _, QueuePairState, RegionMemory, STag, WorkDone, WorkError, WorkMemory,
     WorkRequest,
 };
-use wire::big_endian::U32;
+use wire::big_endian::{U32, U64};
 
 const ACK: Syndrome = Syndrome::Ack(Credits::UNLIMITED);
 const MTU: usize = 256;
@@ -229,12 +230,34 @@ fn disorders() -> Vec<Case> {
         ("a middle without a first", vec![message(Opcode::SEND_MIDDLE, FIRST, &[1; MTU])]),
         ("a last without a first", vec![message(Opcode::SEND_LAST, FIRST, &[1; 5])]),
         ("a write's middle", vec![message(Opcode::WRITE_MIDDLE, FIRST, &[1; MTU])]),
+        ("a write's last", vec![message(Opcode::WRITE_LAST, FIRST, &[1; 5])]),
+        ("a write inside of a message", vec![first(), message(Opcode::WRITE_LAST, FIRST + 1, &[1; 5])]),
+        ("a read inside of a message", vec![first(), access(Opcode::READ_REQUEST, FIRST + 1, [0, 0, 0])]),
         ("a message inside of a message", vec![first(), message(Opcode::SEND_ONLY, FIRST + 1, &[1; 5])]),
         ("a first that is not full", vec![message(Opcode::SEND_FIRST, FIRST, &[1; MTU - 4])]),
         ("an only that is too full", vec![message(Opcode::SEND_ONLY, FIRST, &[1; MTU + 4])]),
         ("a last without bytes", vec![first(), packet(Opcode::SEND_LAST, FIRST + 1)]),
         (TOO_LONG, vec![first(), message(Opcode::SEND_LAST, FIRST + 1, &[1; 45])]),
         ("immediate data", vec![immediate()]),
+        ("an atomic operation", vec![message(Opcode::COMPARE_SWAP, FIRST, &[1; 28])]),
+        ("a reserved operation", vec![packet(Opcode(0x1c), FIRST)]),
+        ("another operation inside of a message", vec![first(), message(Opcode::FETCH_ADD, FIRST + 1, &[1; 28])]),
+    ];
+    cases.into_iter().map(|(name, packets)| case(name, packets, Nak::InvalidRequest)).collect()
+}
+
+/// Packets inside of a write that do not belong to it.
+fn inside_of_a_write(sink: u32) -> Vec<Case> {
+    let first = || writing(Opcode::WRITE_FIRST, [sink, 0, 300], &[0; MTU]);
+    let next = |said: Said| vec![first(), Said { sequence: FIRST + 1, ..said }];
+    let cases = [
+        ("a message's middle inside of a write", next(message(Opcode::SEND_MIDDLE, FIRST, &[1; MTU]))),
+        ("a message inside of a write", next(message(Opcode::SEND_ONLY, FIRST, &[1; 5]))),
+        ("a write inside of a write", next(writing(Opcode::WRITE_ONLY, [sink, 0, 5], &[1; 5]))),
+        ("a read inside of a write", next(access(Opcode::READ_REQUEST, FIRST, [sink, 0, 0]))),
+        ("a write that goes on beyond its end", next(message(Opcode::WRITE_MIDDLE, FIRST, &[1; MTU]))),
+        ("a write that ends before its end", next(message(Opcode::WRITE_LAST, FIRST, &[1; 43]))),
+        ("a write that ends beyond its end", next(message(Opcode::WRITE_LAST, FIRST, &[1; 45]))),
     ];
     cases.into_iter().map(|(name, packets)| case(name, packets, Nak::InvalidRequest)).collect()
 }
@@ -258,9 +281,14 @@ fn lengths(sink: u32, source: u32) -> Vec<Case> {
 fn accesses(sink: u32, source: u32) -> Vec<Case> {
     let write = |memory| writing(Opcode::WRITE_ONLY, memory, &[9; 16]);
     let read = |memory| access(Opcode::READ_REQUEST, FIRST, memory);
+    let write_far = |[key, length]: [u32; 2]| {
+        let memory = Memory { address: U64::new(u64::MAX - 7), key: U32::new(key), length: U32::new(length) };
+        Said { extended: Extended::Memory(memory), ..write([key, 0, length]) }
+    };
     let none = 0x00ff_ff00;
     let cases = [
         ("a write to no region", write([none, 0, 16])),
+        ("a write whose address wraps", write_far([sink, 16])),
         ("a write outside of its region", write([sink, 290, 16])),
         ("a write that ends outside", writing(Opcode::WRITE_FIRST, [sink, 0, 400], &[9; MTU])),
         ("a write to what is for reading", write([source, 0, 16])),
@@ -275,7 +303,8 @@ fn accesses(sink: u32, source: u32) -> Vec<Case> {
 const TOO_LONG: &str = "a message that is longer than its receive";
 
 fn cases(sink: u32, source: u32) -> Vec<Case> {
-    [disorders(), lengths(sink, source), accesses(sink, source)].into_iter().flatten().collect()
+    let all = [disorders(), inside_of_a_write(sink), lengths(sink, source), accesses(sink, source)];
+    all.into_iter().flatten().collect()
 }
 
 fn immediate() -> Said {
@@ -331,6 +360,33 @@ fn more_reads_than_agreed_are_refused() {
     victim.tell_silently(&access(Opcode::READ_REQUEST, FIRST + 4, [region.stag.0, 0, 1]));
     assert!(matches!(victim.connection().state(), QueuePairState::Ended(EndReason::Violation(_))));
     assert_eq!(answer(&victim.hear()), (Some(Syndrome::Nak(Nak::InvalidRequest)), FIRST + 4));
+}
+
+#[test]
+fn where_no_reads_are_agreed_the_first_is_refused() {
+    let mut victim = Victim::responder_with(0);
+    let region = register(victim.connection(), source(&[5; 300]));
+    let said = victim.tell(&access(Opcode::READ_REQUEST, FIRST, [region.stag.0, 0, 1]));
+    assert_eq!(answer(&said), (Some(Syndrome::Nak(Nak::InvalidRequest)), FIRST));
+    assert!(matches!(victim.connection().state(), QueuePairState::Ended(EndReason::Violation(_))));
+}
+
+#[test]
+fn nothing_that_comes_early_is_looked_at() {
+    let mut victim = Victim::responder();
+    let none = 0x00ff_ff00;
+    let early = [
+        access(Opcode::READ_REQUEST, FIRST + 1, [none, 0, 8]),
+        writing(Opcode::WRITE_ONLY, [none, 0, 16], &[9; 16]),
+        message(Opcode::SEND_MIDDLE, FIRST + 1, &[1; 7]),
+        message(Opcode::COMPARE_SWAP, FIRST + 1, &[1; 28]),
+    ];
+    for said in early {
+        let said = Said { sequence: FIRST + 1, ..said };
+        let heard = victim.tell(&said);
+        assert!(heard.is_empty() || answer(&heard) == (Some(Syndrome::Nak(Nak::Sequence)), FIRST), "{heard:?}");
+        assert_eq!(victim.connection().state(), QueuePairState::Open, "{said:?}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! What a lost connection has left behind (a *ghost*: bytes on their way, requests at a slow disk) takes effect long after the next
 //! connection has been made, beside it, as nothing there ends the old session or controller (RFC 7143 §6.3.5, §11.13.5, NVMe Base §3.9).
 //! No ghost may bring back what was written over since, and no request may fail: the server is there all the while.
+//! Over datagrams no disconnect arrives, so that nothing but the server's own timers ends what was given up.
 //! docs/decisions/0003 and 0014 say how that is kept. [`PlantedBug`] has the bug that it must find.
 
 use std::cell::RefCell;
@@ -22,19 +23,21 @@ use iscsi::text::Text;
 use protocol::Instant;
 use volume::{CoreId, QueueContext, Ram, Volume, VolumeQueue};
 
+use crate::client_machine::ClientMachine;
 use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
 use crate::failure::TrialFailure;
-use crate::front::{Admit, Admitted, Front};
+use crate::front::{Admit, Admitted, Front, as_they_are};
 use crate::hasty::{Hasty, Pace};
 use crate::network_conditions::NetworkConditions;
 use crate::peers::{Initiator, Pdu};
 use crate::script::{Line, Peer, Script, Scripted};
 use crate::serving::{self, Serving};
 use crate::slow::{SlowDisk, Watch};
-use crate::trial::{PATIENCE, WORLD_STEPS};
+use crate::sockets::DatagramFaults;
+use crate::trial::{PATIENCE, WORLD_STEPS, bind, transport_of};
 use crate::workload::Workload;
-use crate::world::{World, WorldDialer};
+use crate::world::{Frozen, World};
 
 /// Sectors of the disk: few, so that requests meet.
 const SECTORS: usize = 24;
@@ -46,6 +49,8 @@ const QUEUES: u16 = 2;
 const SENT_ELSEWHERE: Odds = Odds(600);
 /// Steps of the client before the first cut: a queue's very first connection has less time than those that follow.
 const CLEAR_STEPS: usize = 60;
+/// The same over datagrams, whose set-up takes more of them.
+const CLEAR_DATAGRAM_STEPS: usize = 400;
 /// Steps of the client between two cuts, when all is well.
 const STEPS: std::ops::RangeInclusive<usize> = 5..=60;
 /// How often the client may ask for something just before a cut.
@@ -143,12 +148,16 @@ struct Trial {
     queues: Vec<Hasty>,
     /// How late bytes arrive at most.
     latest: Duration,
+    by_datagrams: bool,
+    /// When a core that stands still goes on.
+    thaws: Option<Instant>,
 }
 
 /// Runs one trial with so many cuts. The error says what was wrong.
 pub fn moves(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), TrialFailure> {
     let mut trial = Trial::new(seed, scenario, bug)?;
-    (0..CLEAR_STEPS).try_for_each(|_| trial.work(true))?;
+    let clear = if trial.by_datagrams { CLEAR_DATAGRAM_STEPS } else { CLEAR_STEPS };
+    (0..clear).try_for_each(|_| trial.work(true))?;
     for cut in 0..cuts {
         let told = |failure: TrialFailure| failure.at(format_args!("cut {cut}"));
         for _ in 0..trial.dice.within(STEPS) {
@@ -181,11 +190,13 @@ impl Trial {
         let is_iscsi = matches!(scenario.access, Access::Iscsi { .. });
         let latest = if is_iscsi { LATE_SESSION } else { LATE_CONTROLLER };
         let admit = mislead(dice.fork(), ports, is_iscsi);
-        let serving =
-            Serving { listeners, transport: Transport::Tcp, cores: scenario.cores, pool: POOL, hook: None };
+        let transport = transport_of(&scenario.access);
+        let serving = Serving { listeners, transport, cores: scenario.cores, pool: POOL, hook: None };
         let (cores, mail) = serving::cores(disk, serving, world.entropy())?;
-        let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
-        world.start_server(fronts.collect(), mail);
+        let front = |core| Front { core, admit: Rc::clone(&admit), join: as_they_are() };
+        world.start_server(cores.into_iter().map(front).collect(), mail);
+        world.set_datagram_faults(DatagramFaults { farewells_lost: true, ..DatagramFaults::NONE });
+        bind(&mut world, transport);
         let workload = Workload::new(SECTORS, SECTOR, dice.fork());
         let volume = open(&mut world, &scenario.access, seed)?;
         let queue = |core| {
@@ -195,12 +206,17 @@ impl Trial {
         };
         let queues: Result<Vec<_>, _> = (0..QUEUES).map(queue).collect();
         let queues = queues?;
-        Ok(Self { world, dice, workload, queues, latest })
+        let by_datagrams = matches!(transport, Transport::Roce { .. });
+        Ok(Self { world, dice, workload, queues, latest, by_datagrams, thaws: None })
     }
 
     /// A step of the client and a few of the world; `more` lets it ask for something new.
     fn work(&mut self, more: bool) -> Result<(), TrialFailure> {
         let now = self.world.now();
+        if self.thaws.is_some_and(|due| due <= now) {
+            self.thaws = None;
+            self.world.freeze(Frozen::Nothing);
+        }
         self.workload.now = now;
         let mut done = Vec::new();
         self.queues.iter_mut().for_each(|queue| queue.poll(now, &mut done));
@@ -228,13 +244,31 @@ impl Trial {
             self.workload.ask(&mut self.queues[chosen]);
         }
         self.world.step();
-        if self.dice.coin() {
+        if self.by_datagrams {
+            self.cut_sockets(late);
+        } else if self.dice.coin() {
             self.world.sever(late);
         } else {
             self.world.sever_one(late);
         }
         let now = self.world.now();
         self.queues.iter_mut().for_each(|queue| queue.hurry(now));
+    }
+
+    /// Cuts off the client's socket, or what comes to it. What it sent may also be found late by a core that stood still.
+    fn cut_sockets(&mut self, late: Duration) {
+        let freezes = self.dice.coin();
+        let on_the_way = if freezes { Duration::ZERO } else { late };
+        if self.dice.coin() {
+            self.world.sever(on_the_way);
+        } else {
+            self.world.mislead(on_the_way);
+        }
+        if freezes {
+            let core = self.dice.index(self.world.cores().len());
+            self.world.freeze(Frozen::Core(core));
+            self.thaws = Some(self.world.now() + late);
+        }
     }
 
     /// Lets time pass; the client goes on meanwhile.
@@ -281,7 +315,7 @@ impl Trial {
 fn open(world: &mut World<Front>, access: &Access, seed: u64) -> Result<Arc<dyn Volume>, TrialFailure> {
     let seeds = AtomicU64::new(seed << 32);
     let context = remote::ClientContext {
-        dialer: Arc::new(WorldDialer),
+        dialer: Arc::new(ClientMachine::new()),
         adapters: Arc::new(host::NoAdapters),
         waker: Waker::noop().clone(),
         entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),

@@ -14,7 +14,7 @@ use nvme::status::Status;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use zerocopy::IntoBytes;
 
-use crate::consuming::{Honesty, Hostility};
+use crate::hostility::{Honesty, Hostility};
 use crate::dice::Dice;
 
 /// What a far end does once it is hostile.

@@ -212,13 +212,18 @@ pub(crate) fn ended(child: &mut Child) -> ExitStatus {
 }
 
 /// Looks until there is something to see.
-pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(look: impl FnMut() -> Option<T>) -> T {
+    until_or(look, String::new)
+}
+
+/// The same, and says what there is instead if nothing comes.
+pub(crate) fn until_or<T>(mut look: impl FnMut() -> Option<T>, instead: impl Fn() -> String) -> T {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(Instant::now() < deadline, "nothing came in {TIMEOUT:?}");
+        assert!(Instant::now() < deadline, "nothing came in {TIMEOUT:?}: {}", instead());
         std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -25,6 +25,8 @@ pub(crate) enum Purpose {
     Portals,
     /// The connections that there are: it closes after the last.
     Connections,
+    /// Those connections, until they have said goodbye.
+    Ending,
     /// None: it could not be opened, or is gone.
     Gone,
 }
@@ -74,6 +76,9 @@ impl SharedSocket {
 
     /// Lets connections that were asked for begin, and those that there are have their turns.
     pub(crate) fn turn(&self, now: Instant) {
+        if self.purpose.get() == Purpose::Ending {
+            self.refuse_newcomers(now, Ended::ByUs);
+        }
         let newcomers = self.newcomers.take();
         self.with(|socket| {
             for newcomer in newcomers {
@@ -85,20 +90,22 @@ impl SharedSocket {
 
     /// Its core ends: peers hear that, and it closes when they have, or say nothing.
     pub(crate) fn shut_down(&self, now: Instant) {
-        self.retire();
-        for newcomer in self.newcomers.take() {
-            newcomer.fail(now, Ended::ByUs);
-        }
+        self.purpose.set(Purpose::Ending);
+        self.refuse_newcomers(now, Ended::ByUs);
         self.with(|socket| socket.handle_ended(now, Ended::ByUs));
     }
 
     /// It could not be opened, or is gone.
     pub(crate) fn end(&self, now: Instant, how: Ended) {
         self.purpose.set(Purpose::Gone);
+        self.refuse_newcomers(now, how);
+        self.with(|socket| socket.handle_ended(now, how));
+    }
+
+    fn refuse_newcomers(&self, now: Instant, how: Ended) {
         for newcomer in self.newcomers.take() {
             newcomer.fail(now, how);
         }
-        self.with(|socket| socket.handle_ended(now, how));
     }
 
     /// True when nobody needs it: it closes, and whoever asks for a connection takes another one.
@@ -106,7 +113,7 @@ impl SharedSocket {
         match self.purpose.get() {
             Purpose::Portals => false,
             Purpose::Gone => true,
-            Purpose::Connections => {
+            Purpose::Connections | Purpose::Ending => {
                 // While it is used, somebody has a turn.
                 let socket = self.socket.try_borrow();
                 self.newcomers.borrow().is_empty()

@@ -1,7 +1,7 @@
 //! The structures of libibverbs' and librdmacm's stable interface (rdma-core 44, `infiniband/verbs.h` and `rdma/rdma_cma.h`), as far as they are used.
 //!
-//! Only leading fields stand here of what the libraries allocate; what this side allocates is whole. `examples/abi.c` prints the same offsets from the C headers, and the
-//! assertions below have its figures.
+//! Only leading fields stand here of what the libraries allocate; what this side allocates is whole. `conformance/ibverbs/run.py` reads the figures of the assertions below
+//! and the constants, and compares them with the C headers.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::{offset_of, size_of};
@@ -234,47 +234,81 @@ pub(super) struct CmEvent {
     pub(super) conn: ConnectionParameters,
 }
 
+/// Asserts where fields are, and how long a structure is that this side allocates.
+macro_rules! layout {
+    ($name:ident $(($size:literal))? { $($field:ident: $offset:literal),* $(,)? }) => {
+        $(assert!(size_of::<$name>() == $size);)?
+        $(assert!(offset_of!($name, $field) == $offset);)*
+    };
+}
+
 // The figures of rdma-core 44 on a machine of 64 bits.
 const _: () = {
-    assert!(size_of::<ContextOps>() == 256);
-    assert!(offset_of!(ContextOps, poll_cq) == 88);
-    assert!(offset_of!(ContextOps, req_notify_cq) == 96);
-    assert!(offset_of!(ContextOps, post_send) == 200);
-    assert!(offset_of!(ContextOps, post_recv) == 208);
-    assert!(offset_of!(Context, ops) == 8);
-    assert!(offset_of!(Device, transport_type) == 20);
-    assert!(size_of::<DeviceAttributes>() == 232);
-    assert!(offset_of!(DeviceAttributes, max_qp_wr) == 112);
-    assert!(offset_of!(DeviceAttributes, device_cap_flags) == 116);
-    assert!(offset_of!(DeviceAttributes, max_qp_rd_atom) == 144);
-    assert!(offset_of!(DeviceAttributes, max_qp_init_rd_atom) == 156);
-    assert!(offset_of!(MemoryRegion, lkey) == 36);
-    assert!(offset_of!(MemoryRegion, rkey) == 40);
-    assert!(offset_of!(CompletionChannel, fd) == 8);
-    assert!(offset_of!(CompletionQueue, cq_context) == 16);
-    assert!(size_of::<QueuePairAttributes>() == 64);
-    assert!(offset_of!(QueuePairAttributes, cap) == 32);
-    assert!(offset_of!(QueuePairAttributes, qp_type) == 52);
-    assert!(size_of::<ScatterGather>() == 16);
-    assert!(size_of::<SendRequest>() == 128);
-    assert!(offset_of!(SendRequest, opcode) == 28);
-    assert!(offset_of!(SendRequest, send_flags) == 32);
-    assert!(offset_of!(SendRequest, invalidate_rkey) == 36);
-    assert!(offset_of!(SendRequest, remote_addr) == 40);
-    assert!(offset_of!(SendRequest, rkey) == 48);
-    assert!(size_of::<ReceiveRequest>() == 32);
-    assert!(size_of::<WorkCompletion>() == 48);
-    assert!(offset_of!(WorkCompletion, status) == 8);
-    assert!(offset_of!(WorkCompletion, byte_len) == 20);
-    assert!(offset_of!(WorkCompletion, invalidated_rkey) == 24);
-    assert!(offset_of!(WorkCompletion, wc_flags) == 36);
-    assert!(offset_of!(CmId, qp) == 24);
-    assert!(offset_of!(CmId, src_addr) == 32);
-    assert!(offset_of!(CmId, dst_addr) == 160);
-    assert!(size_of::<ConnectionParameters>() == 24);
-    assert!(offset_of!(ConnectionParameters, rnr_retry_count) == 13);
-    assert!(offset_of!(ConnectionParameters, qp_num) == 16);
-    assert!(offset_of!(CmEvent, event) == 16);
-    assert!(offset_of!(CmEvent, status) == 20);
-    assert!(offset_of!(CmEvent, conn) == 24);
+    layout!(ContextOps (256) { poll_cq: 88, req_notify_cq: 96, post_send: 200, post_recv: 208 });
+    layout!(Context { device: 0, ops: 8 });
+    layout!(Device { transport_type: 20 });
+    layout!(DeviceAttributes (232) {
+        max_qp_wr: 112,
+        device_cap_flags: 116,
+        max_qp_rd_atom: 144,
+        max_qp_init_rd_atom: 156,
+    });
+    layout!(MemoryRegion { lkey: 36, rkey: 40 });
+    layout!(CompletionChannel { fd: 8 });
+    layout!(CompletionQueue { context: 0, cq_context: 16 });
+    layout!(QueuePair { context: 0 });
+    layout!(QueuePairCapacity (20) {
+        max_send_wr: 0,
+        max_recv_wr: 4,
+        max_send_sge: 8,
+        max_recv_sge: 12,
+        max_inline_data: 16,
+    });
+    layout!(QueuePairAttributes (64) {
+        qp_context: 0,
+        send_cq: 8,
+        recv_cq: 16,
+        srq: 24,
+        cap: 32,
+        qp_type: 52,
+        sq_sig_all: 56,
+    });
+    layout!(ScatterGather (16) { addr: 0, length: 8, lkey: 12 });
+    layout!(SendRequest (128) {
+        wr_id: 0,
+        next: 8,
+        sg_list: 16,
+        num_sge: 24,
+        opcode: 28,
+        send_flags: 32,
+        invalidate_rkey: 36,
+        remote_addr: 40,
+        rkey: 48,
+    });
+    layout!(ReceiveRequest (32) { wr_id: 0, next: 8, sg_list: 16, num_sge: 24 });
+    layout!(WorkCompletion (48) {
+        wr_id: 0,
+        status: 8,
+        opcode: 12,
+        vendor_err: 16,
+        byte_len: 20,
+        invalidated_rkey: 24,
+        qp_num: 28,
+        src_qp: 32,
+        wc_flags: 36,
+    });
+    layout!(EventChannel { fd: 0 });
+    layout!(CmId { verbs: 0, qp: 24, src_addr: 32, dst_addr: 160 });
+    layout!(ConnectionParameters (24) {
+        private_data: 0,
+        private_data_len: 8,
+        responder_resources: 9,
+        initiator_depth: 10,
+        flow_control: 11,
+        retry_count: 12,
+        rnr_retry_count: 13,
+        srq: 14,
+        qp_num: 16,
+    });
+    layout!(CmEvent { id: 0, listen_id: 8, event: 16, status: 20, conn: 24 });
 };

@@ -19,6 +19,7 @@ mod extras;
 mod figure;
 mod kinds;
 mod limiter;
+mod load;
 mod machines;
 mod markdown;
 mod page;

@@ -41,6 +41,7 @@ impl Step {
             | Opcode::SEND_ONLY_IMMEDIATE
             | Opcode::WRITE_LAST_IMMEDIATE
             | Opcode::WRITE_ONLY_IMMEDIATE => Some(Err(Violation::Immediate)),
+            _ if opcode.is_refused() => Some(Err(Violation::Operation)),
             _ => None,
         }
     }

@@ -18,6 +18,7 @@ use roce::{Config, Connection};
 use verbs::PrivateData;
 use wire::Writer;
 use wire::big_endian::{U32, U64};
+use zerocopy::IntoBytes as _;
 
 use super::{CONFIG, Host, PORT, SERVICE, far_address, near_address};
 
@@ -140,7 +141,12 @@ impl Victim {
 
     /// One that has accepted a connection of 256 bytes a packet.
     pub fn responder() -> Self {
-        let mut victim = Self::host(CONFIG);
+        Self::responder_with(CONFIG.reads_served)
+    }
+
+    /// The same, which serves so many reads.
+    pub fn responder_with(reads_served: u8) -> Self {
+        let mut victim = Self::host(Config { reads_served, ..CONFIG });
         let [reply] = &victim.tell_manager(&request(Mtu::Bytes256))[..] else { panic!("a reply") };
         let Content::Reply(Reply { terms, .. }) = &reply.content else { panic!("{reply:?}") };
         (victim.queue_pair, victim.host.events) = (terms.queue_pair.get(), Vec::new());
@@ -152,13 +158,18 @@ impl Victim {
 
     /// One that has a connection granted.
     pub fn initiator(reads: u8) -> Self {
+        Self::initiator_on(terms(reads))
+    }
+
+    /// The same, on these terms of its peer's.
+    pub fn initiator_on(terms: Terms) -> Self {
         let mut victim = Self::host(Config { mtu: Mtu::Bytes256, ..CONFIG });
         victim.host.connect(victim.now, far_address(false).ip(), b"");
         let [request] = &victim.hear_manager()[..] else { panic!("a request") };
         let Content::Request(wanted) = &request.content else { panic!("{request:?}") };
         victim.queue_pair = wanted.terms.queue_pair.get();
         let names = Names { sender: NAME, receiver: request.names.sender };
-        let content = granted(reads);
+        let content = Content::Reply(Reply { terms, adapter: 1, private_data: PrivateData::NONE });
         let answer = victim.tell_manager(&Message { transaction: request.transaction, names, content });
         assert_eq!(answer.len(), 1);
         assert_eq!(answer[0].content, Content::Ready);
@@ -190,6 +201,14 @@ impl Victim {
         let packet = Packet { header, extended: said.extended, payload: &said.payload };
         let bytes = datagram(from, near_address(false), &packet);
         self.host.receive(self.now, from, &bytes);
+    }
+
+    /// Any bytes behind a first header, under the right sum.
+    pub fn tell_bytes(&mut self, opcode: Opcode, sequence: u32, rest: &[u8]) {
+        let header = BaseTransportHeader::new(opcode, U24::new(self.queue_pair), U24::new(sequence));
+        let mut bytes = [header.as_bytes(), rest].concat();
+        bytes.extend(path(far_address(false), near_address(false)).icrc(0, &bytes));
+        self.host.receive(self.now, far_address(false), &bytes);
     }
 
     pub fn tell_manager(&mut self, message: &Message) -> Vec<Message> {
