@@ -114,7 +114,7 @@ SUITES = {
         Step("Linux 6.12's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.12", 1500),
     ), beside=(
         # It waits while its links are cut, for 14 s each time, and it may lose sessions. Each guest has a network of its own.
-        Step("Linux 6.12 over RDMA", "conformance/vm/run rdma --kernel 6.12", 1500),
+        Step("Linux 6.12 over RDMA", "conformance/vm/run rdma --kernel 6.12", 2400),
     ), skips=("Linux 6.1, file systems on a server that is killed, two initiators that contend for a disk: `make test-full` runs them (time)",)),
     "vm-long": Suite((
         BUILD,
@@ -126,6 +126,10 @@ SUITES = {
         BUILD,
         Step("Linux 6.12's adapters", "cargo build --quiet -p ibverbs --example verbs-contract && cargo build --quiet -p linerate --example contract && "
              "conformance/vm/run verbs --kernel 6.12", 2400),
+    )),
+    "vm-hundred": Suite((
+        BUILD,
+        Step("a hundred connections over RDMA", "cargo build --quiet -p linerate --example churn && conformance/vm/run hundred", 2400),
     )),
     "simulation": Suite((
         Step("5,000 seeds", "env LINERATE_SEEDS=5000 cargo test -p simulator --quiet", 5400),

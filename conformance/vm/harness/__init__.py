@@ -11,6 +11,8 @@ rude anyway. So the harness boots Debian's kernels under software emulation and 
     hardship   what long runs do to the server and to the network
     peers      the guest as the server, and Linerate's clients beside it
     rdma       one server with portals that speak iWARP and RoCE in user space
+    hundred    one server that a hundred connections come to and leave, over a bad network
+    footprint  what a process takes of its machine
     verbs      Linerate inside the guest, on the guest's adapters
     guest      one QEMU process, its two serial lines, and the clock that bounds it
     results    serial lines -> test results

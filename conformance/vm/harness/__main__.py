@@ -13,6 +13,7 @@ from pathlib import Path
 from . import image
 from .guest import Guest, GuestTimeoutError, Loss
 from .hardship import Contend, Crash
+from .hundred import Hundred
 from .network import Network, require_root
 from .peers import SERVING, Peers
 from .process import Child, HarnessError
@@ -34,7 +35,7 @@ RDMA_SCRIPTS = ("iwarp", "roce")
 RDMA_MORE = ("iwarp_strict",)
 """Scripts that run only by name."""
 VERBS_SCRIPTS = ("verbs_siw", "verbs_rxe")
-HARDSHIPS = {"crash": Crash, "contend": Contend}
+HARDSHIPS = {"crash": Crash, "contend": Contend, "hundred": Hundred}
 """Commands with one script of the same name each."""
 SCRIPTS_OF = {"run": SCRIPTS, "selftest": SELFTEST_SCRIPTS, "peers": (*PEERS_SCRIPTS, *PEERS_MORE), "rdma": (*RDMA_SCRIPTS, *RDMA_MORE), "verbs": VERBS_SCRIPTS}
 """Commands whose scripts can be chosen."""
@@ -101,6 +102,7 @@ def arguments() -> argparse.Namespace:
         "verbs": "boot one guest with Linerate in it, on the guest's RDMA adapters by libibverbs, against the kernel's initiators and targets and itself",
         "crash": "file systems over dm-log-writes on a server that is killed; every settled state of the log is checked",
         "contend": "two initiators take a disk from each other while links are cut and the server is killed; their history is judged",
+        "hundred": "a hundred connections over RDMA come and go, over a network that is slow, loses, repeats and reorders; the server is to be as before",
         "selftest": "the same scripts against tgt and the kernel's own NVMe target",
         "shell": "boot the guest with a shell on this terminal, and the server running",
         "prepare": "only fetch the packages and build the image",

@@ -61,6 +61,11 @@ class Child:
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
+    @property
+    def process(self) -> int:
+        """The process's number; what stands before a command to prepare for it becomes that command."""
+        return self._process.pid
+
     def read(self) -> bytes:
         """Some of the child's standard output; nothing at its end."""
         return os.read(self.descriptor, 65536)

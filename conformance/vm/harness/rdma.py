@@ -19,7 +19,7 @@ class Rdma(Judged):
     """One server with portals for TCP and for RDMA. Links are cut, so the guest loses sessions."""
 
     expects_losses = True
-    script_seconds = 900.0
+    script_seconds = 1200.0
     """Lost packets and cuts take their time, above all under emulation."""
 
     def __init__(self, network: Network, folder: Path, binary: Path) -> None:

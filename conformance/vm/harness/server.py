@@ -275,6 +275,12 @@ class Daemon:
         new.write_text("\n".join(config) + "\n")
         new.rename(self._config)
 
+    @property
+    def process(self) -> int:
+        """The process's number."""
+        assert self._child is not None
+        return self._child.process
+
     def stop(self, *orders: signal.Signals) -> int:
         """Ends it, by SIGTERM unless told otherwise. Returns its exit code."""
         assert self._child is not None
