@@ -44,7 +44,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve volumes over iSCSI and NVMe/TCP
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Make a volume appear as an NBD server, a file, or a virtual machine's disk
     Attach(Box<attach::Args>),
     /// Show which volumes have lost acknowledged writes, and clear that

@@ -181,14 +181,14 @@ fn contended_unsteady_and_throttled_pairs_do_not_count() {
 fn primary_claims_pay_for_each_other_and_exploratory_ones_do_not() {
     let results = blocks("bs=4k", 1.022);
     let outcomes = |primary: usize| -> Vec<Outcome> {
-        let claims: String = (0..5)
+        let claims: Vec<String> = (0..5)
             .map(|id| {
                 let threshold = if id == 0 { "ratio(iops) > 1" } else { "ratio(iops) > 1.02" };
                 format!("[[claim]]\nid='c{id}'\ntext='t'\ntest='{threshold}'\nprimary={}\n", id < primary)
             })
             .collect();
         let measured = Measured { results: &results, ..Measured::default() };
-        judge(&scenario(&claims), measured).iter().map(|one| one.outcome).collect()
+        judge(&scenario(&claims.concat()), measured).iter().map(|one| one.outcome).collect()
     };
     assert_eq!(outcomes(0)[0], Outcome::Reproduced);
     assert_eq!(outcomes(5)[0], Outcome::NotEnough, "one of five has to be the surer");

@@ -32,8 +32,12 @@ struct Anything {
 }
 
 impl Anything {
-    fn new(heard: &Heard) -> Box<Self> {
-        Box::new(Self { heard: Rc::clone(heard), begins_anew: None, is_over: false })
+    fn new(heard: &Heard) -> Self {
+        Self { heard: Rc::clone(heard), begins_anew: None, is_over: false }
+    }
+
+    fn boxed(heard: &Heard) -> Box<Self> {
+        Box::new(Self::new(heard))
     }
 
     fn end(&mut self, how: Ended) {
@@ -41,10 +45,10 @@ impl Anything {
         self.is_over = true;
         if let Some(dialer) = self.begins_anew.take() {
             let (near, _far) = UnixStream::pair().unwrap();
-            dialer.watch(OwnedFd::from(near), Self::new(&self.heard));
-            dialer.dial(NOWHERE.parse().unwrap(), Self::new(&self.heard));
+            dialer.watch(OwnedFd::from(near), Self::boxed(&self.heard));
+            dialer.dial(NOWHERE.parse().unwrap(), Self::boxed(&self.heard));
             let any = SocketAddr::from(([127, 0, 0, 1], 0));
-            dialer.open_socket(any, SlotField { offset: 0, unnamed: 0 }, Self::new(&self.heard));
+            dialer.open_socket(any, SlotField { offset: 0, unnamed: 0 }, Self::boxed(&self.heard));
         }
     }
 }
@@ -163,7 +167,7 @@ fn what_begins_while_a_loop_ends_is_refused_and_keeps_nobody_waiting() {
         });
         let (mut core, dialer) = (core.unwrap(), dialer.unwrap());
         let (near, _far) = UnixStream::pair().unwrap();
-        let first = Anything { begins_anew: Some(Arc::clone(&dialer)), ..*Anything::new(&heard) };
+        let first = Anything { begins_anew: Some(Arc::clone(&dialer)), ..Anything::new(&heard) };
         dialer.watch(OwnedFd::from(near), Box::new(first));
         core.turn();
         assert!(heard.borrow().is_empty(), "it is watched");

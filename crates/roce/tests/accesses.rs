@@ -193,7 +193,7 @@ impl World {
     }
 
     /// Says a packet that is acknowledged or refused.
-    fn judge(&mut self, said: Said, is_allowed: bool) {
+    fn judge(&mut self, said: &Said, is_allowed: bool) {
         let answers = self.tell(said.clone());
         let [answer] = &answers[..] else { panic!("one answer to {said:?}, not {answers:?}") };
         assert_eq!(answer.syndrome(), if is_allowed { ALLOWED } else { REFUSED }, "{said:?}");
@@ -208,7 +208,7 @@ impl World {
             part.copy_from_slice(data);
         }
         let to = RemoteRegion { stag, offset, length: u32::try_from(data.len()).unwrap() };
-        self.judge(self.access(Opcode::WRITE_ONLY, to, data.to_vec()), is_allowed);
+        self.judge(&self.access(Opcode::WRITE_ONLY, to, data.to_vec()), is_allowed);
     }
 
     fn long_write(&mut self, (key, is_ended): (&Key, bool), offset: u64, data: &[u8]) {
@@ -221,7 +221,7 @@ impl World {
             part[..MTU].copy_from_slice(front);
         }
         let to = RemoteRegion { stag, offset, length: u32::try_from(data.len()).unwrap() };
-        self.judge(self.access(Opcode::WRITE_FIRST, to, front.to_vec()), is_allowed);
+        self.judge(&self.access(Opcode::WRITE_FIRST, to, front.to_vec()), is_allowed);
         if !is_allowed {
             return;
         }
@@ -234,7 +234,7 @@ impl World {
             part[MTU..].copy_from_slice(back);
         }
         let last = Said { asks: true, ..message(Opcode::WRITE_LAST, self.sequence, back) };
-        self.judge(last, is_open);
+        self.judge(&last, is_open);
     }
 
     fn read(&mut self, key: &Key, offset: u64, bytes: u16) {
@@ -243,7 +243,7 @@ impl World {
         let expected = if bytes == 0 { Some(Vec::new()) } else { part.map(|part| part.to_vec()) };
         let from = RemoteRegion { stag, offset, length: bytes.into() };
         let said = Said { asks: false, ..self.access(Opcode::READ_REQUEST, from, Vec::new()) };
-        let Some(expected) = expected else { return self.judge(said, false) };
+        let Some(expected) = expected else { return self.judge(&said, false) };
         let answers = self.tell(said);
         let [answer] = &answers[..] else { panic!("one response, not {answers:?}") };
         assert_eq!(answer.opcode, Opcode::READ_RESPONSE_ONLY);
@@ -260,7 +260,7 @@ impl World {
         }
         let extended = Extended::Invalidate(U32::new(stag.0));
         let said = packet(Opcode::SEND_ONLY_INVALIDATE, self.sequence);
-        self.judge(Said { extended, asks: true, ..said }, is_allowed);
+        self.judge(&Said { extended, asks: true, ..said }, is_allowed);
     }
 
     /// An old packet changes nothing, and is given nothing but what may be read now.

@@ -192,9 +192,9 @@ mod tests {
         refused(&claim("test='speed(A) > 1'"), "speed");
         refused(&format!("{}\n{}", claim(""), claim("")), "two claims");
         refused(&claim("primary=true"), "nothing tests it");
-        let six: String = (0..6)
+        let six: Vec<String> = (0..6)
             .map(|id| format!("[[claim]]\nid='{id}'\ntext='t'\nprimary=true\ntest='iops(A) > 1'\n"))
             .collect();
-        refused(&six, "6 claims are primary");
+        refused(&six.concat(), "6 claims are primary");
     }
 }
