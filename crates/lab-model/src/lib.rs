@@ -9,7 +9,6 @@ pub mod claims;
 pub mod effectiveness;
 pub mod evidence;
 pub mod jetstress;
-pub mod offered;
 pub mod result;
 pub mod scenario;
 pub mod seal;

@@ -493,7 +493,6 @@ fn rows(
             metric,
             pairs,
             unusable,
-            doubtful: 0,
             ratio,
             finding: ratio.map_or(Finding::NotEnough, finding),
         };

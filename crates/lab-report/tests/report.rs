@@ -198,45 +198,6 @@ fn what_is_wrong_with_results_is_said() {
 }
 
 #[test]
-fn the_load_stands_first_with_its_commands() {
-    let (_folder, report) = synthetic();
-    let load = report.html.split_once("<section id=\"load\">").unwrap().1;
-    let (load, after) = load.split_once("</section>").unwrap();
-    for words in [
-        "<dt>block size</dt>",
-        "<dt>pattern</dt>",
-        "<dt>runtime</dt>",
-        "<dt>volumes</dt>",
-        "<dt>command of arm A</dt>",
-    ] {
-        assert!(load.contains(words), "{words}");
-    }
-    assert!(after.trim_start().starts_with("<section id=\"summary\">"));
-    assert!(report.html.contains("<dt>disturbed</dt>"));
-}
-
-#[test]
-fn an_arm_that_did_not_run_is_named_with_the_reason() {
-    let folder = tempfile::tempdir().unwrap();
-    fixture::write_scenario(folder.path(), fixture::SCENARIO, Extent::Quick).unwrap();
-    for measured in measurements(&folder.path().join("points")) {
-        if measured.file_name().unwrap().to_str().unwrap().starts_with("B-") {
-            std::fs::remove_dir_all(measured).unwrap();
-        }
-    }
-    let path = folder.path().join("run.json");
-    let mut run: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    run["warnings"] = vec!["bs=4k: arm B is left out: tgtd is missing: apt install tgt"].into();
-    std::fs::write(&path, run.to_string()).unwrap();
-    let html = Report::of(folder.path()).html;
-    assert!(
-        html.contains("did not run: tgtd is missing: apt install tgt."),
-        "{}",
-        html.split_once("Summary</h2>").unwrap().1.get(..600).unwrap()
-    );
-}
-
-#[test]
 fn every_claim_has_a_verdict() {
     let (_folder, report) = synthetic();
     for claim in scenario().claims {

@@ -12,12 +12,10 @@ use crate::result::{Coordinate, PointResult};
 use crate::scenario::{Metric, Scenario};
 use crate::statistics::bootstrap::{Bootstrap, median};
 use crate::statistics::context::Contexts;
-use crate::statistics::control::Widths;
 use crate::statistics::metric::{Scale, value_of};
 use crate::statistics::number::real_length;
 use crate::statistics::pairing::{ArmPair, pairs_with};
-use crate::statistics::verdict::Restless;
-use crate::statistics::{MIN_PAIRS, little};
+use crate::statistics::{MIN_PAIRS, SEED, little, verdict};
 
 /// A number with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,46 +71,15 @@ impl Truth {
     }
 }
 
-/// Where a test is evaluated, and how sure its intervals are to be.
-#[derive(Debug, Clone, Copy)]
-pub struct Look<'a> {
-    /// The point; empty for a test of all points together.
-    pub point: &'a [Coordinate],
-    /// The chance with which an interval may miss.
-    pub level: f64,
-}
-
-impl<'a> Look<'a> {
-    /// The same elsewhere.
-    const fn at<'b>(self, point: &'b [Coordinate]) -> Look<'b>
-    where
-        'a: 'b,
-    {
-        Look { point, level: self.level }
-    }
-}
-
-/// What claims are judged on.
-#[derive(Debug, Clone, Copy)]
-pub struct Evidenced<'a> {
-    /// Results of the points.
-    pub results: &'a [PointResult],
-    /// What the control cannot tell apart.
-    pub widths: &'a Widths,
-    /// Draws that were made before.
-    pub bootstrap: &'a RefCell<Bootstrap>,
-}
-
 /// What a claim's test is evaluated on.
 #[derive(Debug)]
 pub struct Scope<'a> {
     results: &'a [PointResult],
-    widths: &'a Widths,
     contexts: Contexts<'a>,
     /// Settings that are the same at every point.
     fixed: &'a BTreeMap<String, String>,
     points: Vec<Vec<Coordinate>>,
-    bootstrap: &'a RefCell<Bootstrap>,
+    bootstrap: RefCell<Bootstrap>,
 }
 
 /// A number, or why there is none.
@@ -134,17 +101,15 @@ impl<'a> Scope<'a> {
     /// There are none.
     pub fn new(
         scenario: &'a Scenario,
-        evidence: Evidenced<'a>,
+        results: &'a [PointResult],
         at: &BTreeMap<String, String>,
     ) -> Result<Self, NotMeasured> {
-        let Evidenced { results, widths, bootstrap } = evidence;
         let mut scope = Self {
             results,
-            widths,
             contexts: Contexts::new(scenario, results),
             fixed: &scenario.workload.options,
             points: Vec::new(),
-            bootstrap,
+            bootstrap: RefCell::new(Bootstrap::new(SEED)),
         };
         for result in results {
             if !scope.points.contains(&result.point) && scope.lies(&result.point, at) {
@@ -163,10 +128,10 @@ impl<'a> Scope<'a> {
     }
 
     /// Whether a test holds at a point, and its numbers in words.
-    pub fn look(&self, test: &Test, look: Look<'_>) -> Seen {
-        let truth = self.truth(&test.0, look);
+    pub fn look(&self, test: &Test, point: &[Coordinate]) -> Seen {
+        let truth = self.truth(&test.0, point);
         let mut details = Vec::new();
-        self.describe(&test.0, look, &mut details);
+        self.describe(&test.0, point, &mut details);
         Seen { truth, detail: details.join(", ") }
     }
 
@@ -185,92 +150,72 @@ impl<'a> Scope<'a> {
         at.iter().all(|(axis, value)| own(axis).or_else(|| self.fixed.get(axis)) == Some(value))
     }
 
-    fn truth(&self, node: &Node, look: Look<'_>) -> Truth {
+    fn truth(&self, node: &Node, point: &[Coordinate]) -> Truth {
         match node {
             Node::Compare(comparison, one, other) => {
-                match (self.number(one, look), self.number(other, look)) {
+                match (self.number(one, point), self.number(other, point)) {
                     (Ok(one), Ok(other)) => compare(*comparison, one, other),
                     (Err(reason), _) | (_, Err(reason)) => Truth::Open(reason.to_string()),
                 }
             }
-            Node::And(one, other) => Truth::all([self.truth(one, look), self.truth(other, look)]),
+            Node::And(one, other) => Truth::all([self.truth(one, point), self.truth(other, point)]),
             Node::Or(one, other) => {
-                Truth::all([self.truth(one, look).not(), self.truth(other, look).not()]).not()
+                Truth::all([self.truth(one, point).not(), self.truth(other, point).not()]).not()
             }
-            Node::Not(one) => self.truth(one, look).not(),
-            Node::Over(Aggregate::All, one) => Truth::all(self.each(look).map(|look| self.truth(one, look))),
+            Node::Not(one) => self.truth(one, point).not(),
+            Node::Over(Aggregate::All, one) => {
+                Truth::all(self.points.iter().map(|point| self.truth(one, point)))
+            }
             Node::Over(Aggregate::Any, one) => {
-                Truth::all(self.each(look).map(|look| self.truth(one, look).not())).not()
+                Truth::all(self.points.iter().map(|point| self.truth(one, point).not())).not()
             }
             _ => Truth::Open(format!("`{node}` is neither true nor false")),
         }
     }
 
-    fn number(&self, node: &Node, look: Look<'_>) -> Evaluated {
+    fn number(&self, node: &Node, point: &[Coordinate]) -> Evaluated {
         match node {
             Node::Number(number) => Ok(Number::exactly(*number)),
-            Node::Value(metric, arm, at) => self.value(*metric, arm, look.at(&elsewhere(look.point, at)?)),
-            Node::Ratio(metric, arms, at) => self.ratio(*metric, arms, look.at(&elsewhere(look.point, at)?)),
-            Node::Negative(one) => self.number(one, look).map(Number::negative),
+            Node::Value(metric, arm, at) => self.value(*metric, arm, &elsewhere(point, at)?),
+            Node::Ratio(metric, arms, at) => self.ratio(*metric, arms, &elsewhere(point, at)?),
+            Node::Negative(one) => self.number(one, point).map(Number::negative),
             Node::Arithmetic(operator, one, other) => {
-                arithmetic(*operator, self.number(one, look)?, self.number(other, look)?)
+                arithmetic(*operator, self.number(one, point)?, self.number(other, point)?)
             }
-            Node::Over(Aggregate::Share, one) => Ok(self.share(one, look)),
-            Node::Over(aggregate, one) => self.over(*aggregate, one, look),
-            Node::First(axis, one) => self.first(axis, one, look),
+            Node::Over(Aggregate::Share, one) => Ok(self.share(one)),
+            Node::Over(aggregate, one) => self.over(*aggregate, one),
+            Node::First(axis, one) => self.first(axis, one),
             _ => Err(NoNumber::Truth(node.clone())),
         }
     }
 
-    /// Each of the claim's points, so sure that no point's interval misses more often than one alone would.
-    fn each<'b>(&'b self, look: Look<'_>) -> impl Iterator<Item = Look<'b>> {
-        let level = look.level / real_length(self.points.len());
-        self.points.iter().map(move |point| Look { point, level })
-    }
-
-    fn value(&self, metric: Metric, arm: &str, look: Look<'_>) -> Evaluated {
-        let here = self.results.iter().filter(|result| result.arm == arm && result.point == look.point);
-        let (doubtful, sound): (Vec<_>, Vec<_>) = here.partition(|result| result.doubt().is_some());
-        let value = |result: &&PointResult| value_of(metric, result, &self.contexts.of(result));
-        let mut values: Vec<f64> = sound.iter().filter_map(value).collect();
+    fn value(&self, metric: Metric, arm: &str, point: &[Coordinate]) -> Evaluated {
+        let here = self.results.iter().filter(|result| result.arm == arm && result.point == point);
+        let mut values: Vec<f64> =
+            here.filter_map(|result| value_of(metric, result, &self.contexts.of(result))).collect();
         values.sort_by(f64::total_cmp);
-        let ends = self.bootstrap.borrow_mut().interval_at(&values, look.level);
+        if values.len() < MIN_PAIRS {
+            return Err(too_few(metric, arm, point, values.len()));
+        }
+        let ends = self.bootstrap.borrow_mut().interval(&values);
         let number =
             ends.zip(median(&values)).map(|(ends, value)| Number { value, low: ends.low, high: ends.high });
-        number.filter(|_| values.len() >= MIN_PAIRS).ok_or_else(|| {
-            let counted =
-                Counted { sound: values.len(), doubtful: doubtful.iter().filter_map(value).count() };
-            too_few(metric, arm, look.point, counted)
-        })
+        number.ok_or_else(|| too_few(metric, arm, point, 0))
     }
 
-    /// Never surer than the control, in which the same arm stood on both sides.
-    fn ratio(&self, metric: Metric, Arms { a, b }: &Arms, look: Look<'_>) -> Evaluated {
-        let here = self.results.iter().filter(|result| result.point == look.point);
+    fn ratio(&self, metric: Metric, Arms { a, b }: &Arms, point: &[Coordinate]) -> Evaluated {
+        let here = self.results.iter().filter(|result| result.point == point);
         let value = |result: &PointResult| value_of(metric, result, &self.contexts.of(result));
         let pairs = pairs_with(here, ArmPair { a, b }, &value).pop();
-        let (mut log_ratios, doubtful) =
-            pairs.map(|pairs| (pairs.log_ratios, pairs.doubtful)).unwrap_or_default();
-        log_ratios.sort_by(f64::total_cmp);
-        let ends = self.bootstrap.borrow_mut().interval_at(&log_ratios, look.level);
-        let width = self.widths.width(metric).unwrap_or_default();
-        let number = ends.zip(median(&log_ratios)).map(|(ends, middle)| Number {
-            value: middle.exp(),
-            low: ends.low.min(middle - width).exp(),
-            high: ends.high.max(middle + width).exp(),
-        });
-        number.filter(|_| log_ratios.len() >= MIN_PAIRS).ok_or_else(|| {
-            let counted = Counted { sound: log_ratios.len(), doubtful: wire::saturate(doubtful) };
-            too_few(metric, &format!("{a} and {b}"), look.point, counted)
-        })
+        let log_ratios = pairs.map(|pairs| pairs.log_ratios).unwrap_or_default();
+        verdict::ratio(&mut self.bootstrap.borrow_mut(), &log_ratios)
+            .map(|ratio| Number { value: ratio.median, low: ratio.low, high: ratio.high })
+            .ok_or_else(|| too_few(metric, &format!("{a} and {b}"), point, log_ratios.len()))
     }
 
-    /// Extremes are those of as many intervals as there are points; a mean is as sure as each of its parts.
-    fn over(&self, aggregate: Aggregate, node: &Node, look: Look<'_>) -> Evaluated {
-        let all: Vec<Number> = match aggregate {
-            Aggregate::Mean => self.points.iter().map(|point| self.number(node, look.at(point))).collect(),
-            _ => self.each(look).map(|look| self.number(node, look)).collect::<Result<_, _>>(),
-        }?;
+    fn over(&self, aggregate: Aggregate, node: &Node) -> Evaluated {
+        let all: Vec<Number> =
+            self.points.iter().map(|point| self.number(node, point)).collect::<Result<_, _>>()?;
         let join = |of: fn(&Number) -> f64| {
             let numbers = all.iter().map(of);
             match aggregate {
@@ -283,8 +228,9 @@ impl<'a> Scope<'a> {
     }
 
     /// From the points at which it holds to those at which it may hold.
-    fn share(&self, node: &Node, look: Look<'_>) -> Number {
-        let all: Vec<Option<bool>> = self.each(look).map(|look| self.truth(node, look).holds()).collect();
+    fn share(&self, node: &Node) -> Number {
+        let all: Vec<Option<bool>> =
+            self.points.iter().map(|point| self.truth(node, point).holds()).collect();
         let share = |wanted: &[Option<bool>]| {
             real_length(all.iter().filter(|one| wanted.contains(one)).count()) / real_length(all.len())
         };
@@ -292,60 +238,48 @@ impl<'a> Scope<'a> {
         Number { value: f64::midpoint(low, high), low, high }
     }
 
-    /// The least value on an axis at which it surely holds; less sure where a lesser one is open. Infinite where it never does.
-    fn first(&self, axis: &str, node: &Node, look: Look<'_>) -> Evaluated {
-        let mut points: Vec<(f64, Look<'_>)> = Vec::new();
-        for look in self.each(look) {
-            let value = look.point.iter().find(|here| here.axis == axis).and_then(|here| size(&here.value));
-            let lost = || NoNumber::NoValue { axis: axis.to_owned(), point: look.point.to_vec() };
-            points.push((value.ok_or_else(lost)?, look));
+    /// The least value on an axis at which it surely holds; less sure where a lesser one is open.
+    fn first(&self, axis: &str, node: &Node) -> Evaluated {
+        let mut points: Vec<(f64, &[Coordinate])> = Vec::new();
+        for point in &self.points {
+            let value = point.iter().find(|here| here.axis == axis).and_then(|here| size(&here.value));
+            let value =
+                value.ok_or_else(|| NoNumber::NoValue { axis: axis.to_owned(), point: point.clone() })?;
+            points.push((value, point));
         }
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mut low = None;
-        for (value, look) in points {
-            match self.truth(node, look) {
+        for (value, point) in points {
+            match self.truth(node, point) {
                 Truth::Yes => return Ok(Number { value, low: low.unwrap_or(value), high: value }),
                 Truth::Open(_) => low = low.or(Some(value)),
                 Truth::No => {}
             }
         }
-        Ok(Number { value: f64::INFINITY, low: low.unwrap_or(f64::INFINITY), high: f64::INFINITY })
+        Err(NoNumber::Nowhere { condition: node.clone(), axis: axis.to_owned() })
     }
 
     /// Both sides of every comparison, as far as they were measured.
-    fn describe(&self, node: &Node, look: Look<'_>, into: &mut Vec<String>) {
+    fn describe(&self, node: &Node, point: &[Coordinate], into: &mut Vec<String>) {
         let Node::Compare(_, one, other) = node else {
             for child in node.children() {
                 match node {
                     Node::Over(..) | Node::First(..) => {}
-                    _ => self.describe(child, look, into),
+                    _ => self.describe(child, point, into),
                 }
             }
             return;
         };
         for side in [one, other] {
-            if let (false, Ok(number)) = (matches!(**side, Node::Number(_)), self.number(side, look)) {
+            if let (false, Ok(number)) = (matches!(**side, Node::Number(_)), self.number(side, point)) {
                 into.push(format!("{side} = {}", number.words(side)));
             }
         }
     }
 }
 
-/// Measurements of something, or pairs of them.
-#[derive(Clone, Copy)]
-struct Counted {
-    sound: usize,
-    doubtful: usize,
-}
-
-fn too_few(metric: Metric, arms: &str, point: &[Coordinate], counted: Counted) -> NoNumber {
-    let Counted { sound, doubtful } = counted;
-    let (arms, point) = (arms.to_owned(), point.to_vec());
-    if sound + doubtful >= MIN_PAIRS {
-        let restless = Restless { doubtful: wire::saturate(doubtful), of: wire::saturate(sound + doubtful) };
-        return NoNumber::Restless { metric, arms, point, restless };
-    }
-    NoNumber::TooFew { metric, arms, point, pairs: sound }
+fn too_few(metric: Metric, arms: &str, point: &[Coordinate], pairs: usize) -> NoNumber {
+    NoNumber::TooFew { metric, arms: arms.to_owned(), point: point.to_vec(), pairs }
 }
 
 /// A point with some coordinates replaced. An error names an axis that the point does not have.
@@ -373,7 +307,7 @@ const UNITS: [(&str, f64); 10] = [
 ];
 
 /// What a value of a numeric axis is worth: `512`, `4k`, `1m`, `100us`.
-pub(super) fn size(text: &str) -> Option<f64> {
+fn size(text: &str) -> Option<f64> {
     let unit = UNITS.iter().find_map(|(unit, worth)| Some((text.strip_suffix(unit)?, *worth)));
     let (digits, worth) = unit.unwrap_or((text, 1.0));
     Some(digits.trim().parse::<f64>().ok()? * worth)
@@ -467,7 +401,6 @@ fn is_plain(node: &Node) -> bool {
 /// Three digits where they say something, whole numbers from 100 on.
 fn significant(number: f64) -> String {
     match number.abs() {
-        size if size.is_infinite() => "never".to_owned(),
         size if size >= 100.0 => format!("{number:.0}"),
         size if size >= 10.0 => format!("{number:.1}"),
         _ => format!("{number:.2}"),

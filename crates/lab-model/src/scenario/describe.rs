@@ -10,9 +10,8 @@ use super::catalogue::Loaded;
 use super::duration::{self, Seconds};
 use super::needs::{self, Present};
 use super::sweep::{self, Extent};
-use super::{Arm, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, primary, topology};
-use crate::result::{Coordinate, point_name};
-use crate::statistics::power;
+use super::{Arm, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, topology};
+use crate::result::point_name;
 
 /// A scenario in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -81,7 +80,6 @@ pub fn show(loaded: &Loaded, present: &Present) -> String {
         scenario.systems.iter().map(|system| format!("{}  {}", system.key, system.name)),
     );
     out.section("Compared here", scenario.arms.iter().map(arm));
-    out.section("In which they differ", scenario.compares.iter().map(|aspect| aspect.name().to_owned()));
     out.section("Missing here", needs::of_scenario(scenario, present));
     out.section(
         "Smaller here",
@@ -117,8 +115,7 @@ pub fn show(loaded: &Loaded, present: &Present) -> String {
             let lacks = needs::missing_for_claim(&claim.needs, present);
             let lacks =
                 if lacks.is_empty() { String::new() } else { format!(" Needs {}.", claim.needs.join(", ")) };
-            let kind = if claim.primary { "primary" } else { "exploratory" };
-            format!("{} ({kind}); {test}.{lacks}", claim.text)
+            format!("{}; {test}.{lacks}", claim.text)
         }),
     );
     for table in &scenario.published {
@@ -160,17 +157,9 @@ pub fn plan(loaded: &Loaded, extent: Extent, present: &Present) -> Result<String
             "about {} to {}, with {} pairs of an arm against itself as control",
             time(least),
             time(most),
-            primary::control_pairs(scenario)
+            design.min_pairs
         ),
     ];
-    if points.iter().any(|point| primary::decides(scenario, point)) {
-        counts.push(format!(
-            "up to {} pairs where a primary claim is decided: so many show a difference of {:.0} % in nine of ten runs that scatter by {:.0} %",
-            primary::design(scenario, decisive(scenario, &points)).max_pairs,
-            power::EFFECT * 100.0,
-            power::NOISE * 100.0
-        ));
-    }
     counts.push(format!("a point ends early when its ratio is known to ±{:.0} %", design.half_width * 100.0));
     out.section("Design", counts);
     out.section("Calibrated first", calibrated(scenario, &points));
@@ -184,11 +173,6 @@ pub fn plan(loaded: &Loaded, extent: Extent, present: &Present) -> Result<String
     out.section("Points, in order", points.iter().map(|point| of_point(scenario, point, present)));
     out.section("Missing", needs::of_scenario(scenario, present));
     Ok(out.0)
-}
-
-/// A point at which a primary claim is decided.
-fn decisive<'a>(scenario: &Scenario, points: &'a [sweep::Point]) -> &'a [Coordinate] {
-    points.iter().find(|point| primary::decides(scenario, point)).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn arm(arm: &Arm) -> String {

@@ -66,19 +66,13 @@ fn load_value(metric: Metric, point: &PointResult, context: &Context) -> Option<
         Metric::LatencyP9999 => percentile_of_all(&latencies(point)?, "p99.99"),
         Metric::LatencyRead => median(point.load.read.as_ref()),
         Metric::LatencyWrite => median(point.load.write.as_ref()),
-        Metric::LatencyReadMean => mean(point.load.read.as_ref()),
-        Metric::LatencyLog => mean(point.load.log.as_ref()),
         Metric::VolumeRead => point.extra.get("volume_read_ns").copied(),
         Metric::VolumeWrite => point.extra.get("volume_write_ns").copied(),
-        Metric::MemoryHost => point.memory.get("host").map(|&bytes| real(bytes)),
         Metric::Transactions => point.extra.get(TRANSACTIONS).copied(),
         Metric::NeighbourBandwidth => (!point.neighbours.is_empty())
             .then(|| point.neighbours.iter().map(|neighbour| neighbour.bytes_per_second).sum()),
         Metric::LineRate => {
             busier_direction(point).zip(context.payload_rate).map(|(busy, rate)| busy / rate * 100.0)
-        }
-        Metric::LineRateBoth => {
-            lesser_direction(point).zip(context.payload_rate).map(|(lesser, rate)| lesser / rate * 100.0)
         }
         Metric::AddedLatency => {
             mean_latency(point).zip(context.local_latency).map(|(here, local)| here - local)
@@ -147,16 +141,6 @@ fn median(direction: Option<&Direction>) -> Option<f64> {
     percentile_of_all(&[direction?.latency.as_ref()?], "p50")
 }
 
-fn mean(direction: Option<&Direction>) -> Option<f64> {
-    Some(direction?.latency.as_ref()?.mean)
-}
-
-/// What both directions carried at once; `None` where only one was used.
-fn lesser_direction(point: &PointResult) -> Option<f64> {
-    let (read, write) = (point.load.read.as_ref()?, point.load.write.as_ref()?);
-    Some(read.bytes_per_second.min(write.bytes_per_second))
-}
-
 /// A full-duplex link carries reads one way and writes the other: its limit is met by the busier way.
 fn busier_direction(point: &PointResult) -> Option<f64> {
     point.directions().map(|direction| direction.bytes_per_second).reduce(f64::max)
@@ -173,7 +157,7 @@ pub struct Scale {
 
 impl Metric {
     /// Every metric, in the order of the enum.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 27] = [
         Self::Iops,
         Self::Bandwidth,
         Self::LatencyMean,
@@ -186,8 +170,6 @@ impl Metric {
         Self::LatencyMax,
         Self::LatencyRead,
         Self::LatencyWrite,
-        Self::LatencyReadMean,
-        Self::LatencyLog,
         Self::VolumeRead,
         Self::VolumeWrite,
         Self::CpuHost,
@@ -201,10 +183,8 @@ impl Metric {
         Self::CpuPerGib,
         Self::Transactions,
         Self::LineRate,
-        Self::LineRateBoth,
         Self::AddedLatency,
         Self::NeighbourBandwidth,
-        Self::MemoryHost,
     ];
 
     /// Its name in scenario files and claims, such as `latency_p50`.
@@ -222,8 +202,6 @@ impl Metric {
             Self::LatencyMax => "latency_max",
             Self::LatencyRead => "latency_read",
             Self::LatencyWrite => "latency_write",
-            Self::LatencyReadMean => "latency_read_mean",
-            Self::LatencyLog => "latency_log",
             Self::VolumeRead => "volume_read",
             Self::VolumeWrite => "volume_write",
             Self::CpuHost => "cpu_host",
@@ -237,10 +215,8 @@ impl Metric {
             Self::CpuPerGib => "cpu_per_gib",
             Self::Transactions => "transactions",
             Self::LineRate => "line_rate",
-            Self::LineRateBoth => "line_rate_both",
             Self::AddedLatency => "added_latency",
             Self::NeighbourBandwidth => "neighbour_bandwidth",
-            Self::MemoryHost => "memory_host",
         }
     }
 
@@ -264,8 +240,6 @@ impl Metric {
             Self::LatencyMax => "Maximum latency",
             Self::LatencyRead => "Median latency of reads",
             Self::LatencyWrite => "Median latency of writes",
-            Self::LatencyReadMean => "Mean latency of reads",
-            Self::LatencyLog => "Mean latency of log writes",
             Self::VolumeRead => "Mean latency of the volume's reads",
             Self::VolumeWrite => "Mean latency of the volume's writes",
             Self::CpuHost => "Processor utilization, host",
@@ -279,10 +253,8 @@ impl Metric {
             Self::CpuPerGib => "Processor time per GiB",
             Self::Transactions => "Transaction rate",
             Self::LineRate => "Share of line rate",
-            Self::LineRateBoth => "Share of line rate in both directions at once",
             Self::AddedLatency => "Latency added over local",
             Self::NeighbourBandwidth => "Throughput of the neighbours",
-            Self::MemoryHost => "Most resident memory, host",
         }
     }
 
@@ -301,8 +273,6 @@ impl Metric {
             | Self::LatencyMax
             | Self::LatencyRead
             | Self::LatencyWrite
-            | Self::LatencyReadMean
-            | Self::LatencyLog
             | Self::VolumeRead
             | Self::VolumeWrite
             | Self::AddedLatency => Scale { divisor: 1e3, unit: "µs" },
@@ -316,8 +286,7 @@ impl Metric {
             Self::CpuPerIo | Self::CpuTargetPerIo => Scale { divisor: 1.0, unit: "µs CPU per I/O" },
             Self::CpuPerGib => Scale { divisor: 1.0, unit: "s CPU per GiB" },
             Self::Transactions => Scale { divisor: 1.0, unit: "transactions/s" },
-            Self::LineRate | Self::LineRateBoth => Scale { divisor: 1.0, unit: "% of line rate" },
-            Self::MemoryHost => Scale { divisor: 1_048_576.0, unit: "MiB" },
+            Self::LineRate => Scale { divisor: 1.0, unit: "% of line rate" },
         }
     }
 
@@ -331,8 +300,7 @@ impl Metric {
             | Self::EffectivenessBandwidth
             | Self::EffectivenessWithAdapter
             | Self::Transactions
-            | Self::LineRate
-            | Self::LineRateBoth => Better::Higher,
+            | Self::LineRate => Better::Higher,
             _ => Better::Lower,
         }
     }
@@ -351,8 +319,6 @@ impl Metric {
                 | Self::LatencyMax
                 | Self::LatencyRead
                 | Self::LatencyWrite
-                | Self::LatencyReadMean
-                | Self::LatencyLog
         )
     }
 

@@ -36,10 +36,8 @@ pub struct PointVerdict {
     pub metric: Metric,
     /// Usable pairs.
     pub pairs: u32,
-    /// Pairs that were left out: a side missing, invalid, doubtful, or without the metric.
+    /// Pairs that were left out: a side missing, invalid, or without the metric.
     pub unusable: u32,
-    /// Of those, pairs of which a side was contended, unsteady or throttled.
-    pub doubtful: u32,
     /// The ratio; absent with fewer than [`MIN_PAIRS`] usable pairs.
     pub ratio: Option<Ratio>,
     /// What it shows.
@@ -103,7 +101,6 @@ pub fn analyse_pairs(
             metric,
             pairs: count(pairs.log_ratios.len()),
             unusable: pairs.unusable,
-            doubtful: pairs.doubtful,
             ratio,
             finding: ratio.map_or(Finding::NotEnough, finding),
         }
@@ -137,19 +134,6 @@ pub fn finding(ratio: Ratio) -> Finding {
 }
 
 impl PointVerdict {
-    /// The same beside a control that reached `width` from "no difference" (a logarithm): a smaller difference is not shown.
-    #[must_use]
-    pub fn beside(self, width: Option<f64>) -> Self {
-        let hidden = |ratio: &Ratio| width.is_some_and(|width| ratio.median.ln().abs() < width);
-        let finding = match self.finding {
-            Finding::Higher | Finding::Lower if self.ratio.as_ref().is_some_and(hidden) => {
-                Finding::NoDifference
-            }
-            other => other,
-        };
-        Self { finding, ..self }
-    }
-
     /// `A higher by 12 % (CI 7–18, 8 pairs)`, `no difference shown (CI −6…+9)` or `not enough`.
     pub fn words(&self) -> String {
         self.to_string()
@@ -158,12 +142,7 @@ impl PointVerdict {
 
 impl fmt::Display for PointVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(ratio) = self.ratio else {
-            return match self.doubtful {
-                0 => f.write_str("not enough"),
-                doubtful => write!(f, "{}", Restless { doubtful, of: self.pairs + self.unusable }),
-            };
-        };
+        let Some(ratio) = self.ratio else { return f.write_str("not enough") };
         let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(|ratio| (ratio - 1.0) * 100.0);
         let digits = digits([median, low, high]);
         let (word, median, from, to) = match self.finding {
@@ -181,25 +160,6 @@ impl fmt::Display for PointVerdict {
         };
         let (a, pairs) = (&self.a, self.pairs);
         write!(f, "{a} {word} by {median:.digits$} % (CI {from:.digits$}–{to:.digits$}, {pairs} pairs)")
-    }
-}
-
-/// Why a machine showed nothing: too few pairs were undisturbed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Restless {
-    /// Pairs of which a side was disturbed.
-    pub doubtful: u32,
-    /// All pairs.
-    pub of: u32,
-}
-
-impl fmt::Display for Restless {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "not shown: machine too restless ({} of {} pairs contended, unsteady or throttled)",
-            self.doubtful, self.of
-        )
     }
 }
 

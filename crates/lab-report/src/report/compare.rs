@@ -96,9 +96,7 @@ fn verdicts(measured: &Measured<'_>, arms: ArmPair<'_>, metric: Metric) -> Vec<P
         value_of(metric, result, &context)
     };
     let pairs = pairs_with(measured.points, arms, &value);
-    let width = measured.widths.width(metric);
-    let verdicts = analyse_pairs(&mut Bootstrap::new(SEED), pairs, arms, metric);
-    verdicts.into_iter().map(|verdict| verdict.beside(width)).collect()
+    analyse_pairs(&mut Bootstrap::new(SEED), pairs, arms, metric)
 }
 
 /// The point without what the whole figure has in common.

@@ -49,7 +49,7 @@ pub(crate) fn draw(run: &Run) -> Drawn {
         table.rows.push(row);
     }
     let mut charts: Vec<Chart> =
-        if points.len() < 2 { Vec::new() } else { vec![chart(evidence, categories, points)] };
+        if points.is_empty() { Vec::new() } else { vec![chart(evidence, categories, points)] };
     let id = "lab-control".to_owned();
     number(&id, &mut charts);
     Drawn {

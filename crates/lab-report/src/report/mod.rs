@@ -19,7 +19,6 @@ mod extras;
 mod figure;
 mod kinds;
 mod limiter;
-mod load;
 mod machines;
 mod markdown;
 mod page;

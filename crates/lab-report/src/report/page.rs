@@ -18,7 +18,7 @@ use super::plan::Drawn;
 use super::run::Run;
 use super::series::Measured;
 use super::table::{Cell, Table, grouped};
-use super::{control, extras, kinds, load, svg, topology, words};
+use super::{control, extras, kinds, svg, topology, words};
 
 /// The charts library, bundled by `crates/lab-report/echarts`.
 const LIBRARY: &str = include_str!("assets/echarts.js");
@@ -35,8 +35,6 @@ const MOST_ROWS: usize = 250;
 struct Page<'a> {
     scenario: &'a Scenario,
     labels: Vec<Label>,
-    load: Vec<Fact>,
-    absent: Vec<String>,
     facts: Vec<Fact>,
     claims: Vec<Judged>,
     counted: String,
@@ -136,7 +134,7 @@ struct Concern {
 
 /// The whole file.
 pub(crate) fn render(run: &Run) -> Result<String> {
-    let measured = Measured::new(&run.scenario, &run.points, &run.control);
+    let measured = Measured::new(&run.scenario, &run.points);
     let published = drawn(&measured);
     let ours = extras::draw(run, &measured);
     let charts: Vec<&Chart> = published.iter().chain(&ours).flat_map(|one| &one.charts).collect();
@@ -145,9 +143,7 @@ pub(crate) fn render(run: &Run) -> Result<String> {
     let page = Page {
         scenario: &run.scenario,
         labels: labels(run),
-        load: load::facts(run),
-        absent: load::absent(run),
-        facts: load::disturbed(run).into_iter().chain(environment::facts(run, &measured)).collect(),
+        facts: environment::facts(run, &measured),
         counted: claim::counted(&claims),
         missing: claim::missing(&claims),
         claims,

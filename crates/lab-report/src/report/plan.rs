@@ -2,7 +2,7 @@
 
 use lab_model::scenario::{Figure, FigureKind, Metric};
 
-use super::chart::{Chart, Shape, Vertical};
+use super::chart::{Chart, Vertical};
 use super::compare::Comparison;
 use super::series::{Group, Measured, values_of};
 use super::summary::Summary;
@@ -152,16 +152,6 @@ pub(crate) fn shorten(charts: &mut Vec<Chart>, notes: &mut Vec<String>) {
         chart.series.retain(|series| !series.points.is_empty());
     }
     charts.retain(|chart| !chart.series.is_empty());
-    let before = charts.len();
-    charts.retain(|chart| chart.series.iter().map(|series| series.points.len()).sum::<usize>() > 1);
-    if charts.len() < before {
-        notes.push("A single number is no chart: it stands in the table.".to_owned());
-    }
-    for chart in charts.iter_mut().filter(|chart| chart.shape == Shape::Lines) {
-        if chart.x.categories.len() == 1 {
-            chart.shape = Shape::Bars;
-        }
-    }
     if charts.len() > MOST_CHARTS {
         notes.push(format!("{} charts of {} are drawn; the table has them all.", MOST_CHARTS, charts.len()));
         charts.truncate(MOST_CHARTS);

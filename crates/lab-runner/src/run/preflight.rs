@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::present;
 use crate::arm;
 use crate::machine::device;
-use crate::site::{BoundArm, Site};
+use crate::site::Site;
 use lab_model::result::Coordinate;
 use lab_model::scenario::needs::{self, Present};
 use lab_model::scenario::{Arm, Scenario, lint};
@@ -67,9 +67,6 @@ pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<S
         }
         return Err(NotTestable { scenario: scenario.id.clone(), missing }.into());
     }
-    if let Some(words) = same_thing(scenario, site) {
-        bail!("{} is not run: {words}", scenario.id);
-    }
     for bound in scenario.arms.iter().filter_map(|arm| site.bound(&scenario.id, &arm.key)) {
         // Devices of another host are its agent's to judge.
         let own = if bound.host.is_some() { &[] } else { bound.endpoints.as_slice() };
@@ -78,25 +75,6 @@ pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<S
         }
     }
     Ok(present)
-}
-
-/// Two arms that the site binds to one and the same thing: their ratio would be one, whatever is compared.
-fn same_thing(scenario: &Scenario, site: &Site) -> Option<String> {
-    let bound: Vec<(&Arm, &BoundArm)> =
-        scenario.arms.iter().filter_map(|arm| Some((arm, site.bound(&scenario.id, &arm.key)?))).collect();
-    bound.iter().enumerate().find_map(|(place, (one, of_one))| {
-        let twin = bound.iter().skip(place + 1).find(|(_, of_other)| {
-            !of_one.endpoints.is_empty()
-                && of_one.host == of_other.host
-                && of_one.endpoints.iter().any(|endpoint| of_other.endpoints.contains(endpoint))
-        });
-        twin.map(|(other, _)| {
-            format!(
-                "the site binds arms {} and {} to the same endpoint, so they are one arm measured twice",
-                one.key, other.key
-            )
-        })
-    })
 }
 
 /// What an arm lacks at a point, a sentence each: needs of the machine, and programs with their packages.
@@ -116,33 +94,4 @@ pub fn runnable<'s>(
         site.bound(&scenario.id, &arm.key).is_some() || missing(scenario, arm, point, present).is_empty()
     };
     scenario.arms.iter().filter(whole).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_arms_on_the_same_device_are_not_compared() {
-        let arm = |key: &str| {
-            format!(
-                "[[arm]]\nkey='{key}'\nname='{key}'\ninitiator='site'\ntarget='site'\nevidence={{kind='real'}}\n"
-            )
-        };
-        let text = format!(
-            "id='f.n'\ntitle='t'\nquestion='q'\nsource={{publication='p'}}\n[workload]\ntool='fio'\n{}{}",
-            arm("A"),
-            arm("B")
-        );
-        let scenario: Scenario = toml::from_str(&text).unwrap();
-        let site = |b: &str| -> Site {
-            let bound = |key: &str, path: &str| {
-                format!("[arm.{key}]\nendpoints=['{path}']\nevidence={{kind='real'}}\n")
-            };
-            toml::from_str(&(bound("A", "/dev/sdb") + &bound("B", b))).unwrap()
-        };
-        let words = same_thing(&scenario, &site("/dev/sdb")).unwrap();
-        assert!(words.starts_with("the site binds arms A and B to the same endpoint"), "{words}");
-        assert_eq!(same_thing(&scenario, &site("/dev/sdc")), None);
-    }
 }

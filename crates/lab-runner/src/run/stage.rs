@@ -251,13 +251,6 @@ impl Stage {
         if self.prepared.replace(size.clone()) == Some(size) { Preparation::Done } else { Preparation::Due }
     }
 
-    /// Volumes that the load is spread over, on all hosts.
-    pub fn volumes(&self) -> usize {
-        let named: usize = self.initiators.iter().map(|(_, endpoints)| endpoints.len()).sum();
-        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        named.max(count(self.topology.targets).saturating_mul(count(self.topology.luns))).max(1)
-    }
-
     /// Whether it stands on what the site names, whatever the scenario says of targets.
     pub const fn is_bound(&self) -> bool {
         self.target.is_none() && !self.afar.serves()

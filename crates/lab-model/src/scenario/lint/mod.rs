@@ -6,7 +6,6 @@
 
 mod arms;
 mod axes;
-mod compared;
 mod finding;
 mod report;
 
@@ -58,7 +57,6 @@ pub const TRAPS: &[Trap] = &[
 pub fn errors(scenario: &Scenario) -> Vec<Finding> {
     let mut findings = head(scenario);
     findings.extend(arms::findings(scenario));
-    findings.extend(compared::findings(scenario));
     findings.extend(axes::findings(scenario));
     findings.extend(report::findings(scenario));
     findings
