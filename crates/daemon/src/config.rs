@@ -740,7 +740,7 @@ mod tests {
                 "only an NVMe portal",
             ),
             (
-                "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ntransport=\"rdma\"",
+                "[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ntransport=\"ib\"",
                 "expected one of `tcp`, `iwarp`, `roce`, `rdma`",
             ),
             ("[[portal]]\nprotocol=\"nvme\"\nlisten=\"[::1]:0\"\ncrc=true", "only an iWARP portal"),
