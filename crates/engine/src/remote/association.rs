@@ -55,7 +55,7 @@ pub(super) struct Association {
     plan: Plan,
     wanted: Wanted,
     /// The number of the association that is up; zero while none is.
-    current: AtomicU64,
+    current: Arc<AtomicU64>,
     /// What the I/O queues ask the admin queue to do.
     pub(super) admin_requests: AdminRequests,
     inner: Mutex<Inner>,
@@ -92,7 +92,7 @@ impl Association {
         Arc::new(Self {
             plan,
             wanted,
-            current: AtomicU64::new(0),
+            current: Arc::default(),
             admin_requests: AdminRequests::default(),
             inner: Mutex::new(inner),
         })
@@ -170,14 +170,15 @@ impl Association {
         });
         let queue =
             Queue::Admin { nsid: self.wanted.nsid, queues: self.wanted.queues, kato: Plan::keep_alive() };
-        let open = self.admin_requests.open();
+        let (open, current) = (self.admin_requests.open(), Arc::clone(&self.current));
         let turn_hook = Box::new(move |link: &Link| {
-            let Some(association) = Weak::upgrade(&serves) else { return };
-            if !association.is_up(number) {
+            if current.load(Ordering::Acquire) != number {
                 // It must not keep the controller alive.
                 return link.push(LinkInput::Abandon);
             }
-            if open.load(Ordering::Acquire) {
+            if open.load(Ordering::Acquire)
+                && let Some(association) = Weak::upgrade(&serves)
+            {
                 association.admin_requests.work(number, link, |qid| association.wake(qid));
             }
         });
