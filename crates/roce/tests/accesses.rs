@@ -99,6 +99,13 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
+/// What happens between the packets of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meanwhile {
+    Nothing,
+    RegionEnds,
+}
+
 /// What the model knows of a region.
 #[derive(Debug)]
 struct Model {
@@ -211,7 +218,8 @@ impl World {
         self.judge(&self.access(Opcode::WRITE_ONLY, to, data.to_vec()), is_allowed);
     }
 
-    fn long_write(&mut self, (key, is_ended): (&Key, bool), offset: u64, data: &[u8]) {
+    /// A write of two packets, between which the region may end.
+    fn long_write(&mut self, key: &Key, meanwhile: Meanwhile, offset: u64, data: &[u8]) {
         let stag = self.named(key, |model| model.is_sink);
         let (front, back) = data.split_at(MTU);
         // All of it must be open before any of it is written.
@@ -225,7 +233,7 @@ impl World {
         if !is_allowed {
             return;
         }
-        if is_ended {
+        if meanwhile == Meanwhile::RegionEnds {
             self.take(stag);
         }
         let part = self.models.get_mut(&stag).and_then(|model| model.part(true, offset, data.len()));
@@ -291,7 +299,8 @@ impl World {
             }
             Act::LongWrite { key, offset, rest, fill, is_ended } => {
                 let data = vec![*fill; MTU + usize::from(*rest)];
-                self.long_write((key, *is_ended), *offset, &data);
+                let meanwhile = if *is_ended { Meanwhile::RegionEnds } else { Meanwhile::Nothing };
+                self.long_write(key, meanwhile, *offset, &data);
             }
             Act::Read { key, offset, bytes } => self.read(key, *offset, *bytes),
             Act::SendInvalidate(key) => self.send_invalidate(key),
