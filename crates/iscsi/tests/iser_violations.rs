@@ -11,12 +11,13 @@ use iscsi::pdu::{
     DataIn, DataOut, DataRange, Function, NopIn, Opcode, R2t, RESERVED_TAG, Reason, Residual, ScsiCommand,
     ScsiResponse, TaskManagementRequest, TaskTags,
 };
+use iscsi::target::Input;
 use iscsi::violation::Violation;
 use protocol::pair::aperiodic;
 use protocol::{CloseReason, Connection as _, Ended};
-use scsi::builder;
+use scsi::{NexusEvent, Status, builder};
 use verbs::{RegionMemory, STag, WorkRequest};
-use volume::{Durability, Extent};
+use volume::{Durability, Epoch, Extent, VolumeId};
 
 fn read(blocks: u64) -> [u8; 16] {
     builder::read(Extent::new(0, blocks))
@@ -297,6 +298,31 @@ fn an_abort_is_answered_after_the_read_of_its_task() {
     peer.near().post(WorkRequest::Invalidate { stag: region.stag });
     let answers = peer.command(builder::test_unit_ready(), IserHeader::new(), |command| command, &[]);
     assert_eq!(ScsiResponse::from_bytes(&answers[0].header).status(), Some(0), "both go on");
+    assert!(peer.bench.memory.bytes.iter().all(|byte| *byte == 0), "nothing was written");
+}
+
+/// So is a command that another nexus has aborted: its answer ends the memory.
+#[test]
+fn a_command_that_another_nexus_has_aborted_is_answered_after_its_read() {
+    let mut peer = ready();
+    let region = peer.near().register(source(64));
+    let iser = IserHeader::new().writing(region.into());
+    let command = peer.command_message(write(64), iser, |command| command.writing(length(64), 0), &[]);
+    peer.near().send(&command, None);
+    let now = peer.bench.pair.now;
+    let bytes = peer.bench.pair.near.transmit(now);
+    peer.bench.pair.far.receive(now, &bytes);
+    let asked = peer.bench.pair.far.transmit(now);
+    let event = Some(NexusEvent::LogicalUnitReset);
+    let fence = Input::Fence { volume: VolumeId::new(0, 0), epoch: Epoch(1), event };
+    peer.bench.pair.far.connection.handle_input(now, fence);
+    assert!(peer.bench.pair.far.transmit(now).is_empty(), "the read is under way");
+    peer.bench.pair.near.receive(now, &asked);
+    let answers = peer.answers();
+    assert_eq!(answers.len(), 1);
+    let response = ScsiResponse::from_bytes(&answers[0].header);
+    assert_eq!(response.status(), Some(Status::TaskAborted as u8));
+    assert_eq!(answers[0].invalidated, Some(region.stag));
     assert!(peer.bench.memory.bytes.iter().all(|byte| *byte == 0), "nothing was written");
 }
 

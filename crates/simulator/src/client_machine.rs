@@ -21,6 +21,11 @@ impl ClientMachine {
         Self(machines::another())
     }
 
+    /// The way from it.
+    pub(crate) fn path(self) -> Path {
+        self.0
+    }
+
     /// Its address, with this port.
     pub(crate) fn at(self, port: u16) -> SocketAddr {
         SocketAddr::new(self.0.local, port)

@@ -15,20 +15,22 @@ use std::time::Duration;
 
 use buf::{Buf, BufList, SharedBuf};
 use engine::remote::{self, Access, ClientContext, Discovery, RemoteOpening};
-use engine::{Core, ListenerRole};
-use host::{Accepted, Dialer, Endpoint, ListenerId, Service as _};
+use engine::{Catalogue, Core, ListenerRole, NamedVolume, Transport};
+use host::{Accepted, DatagramEndpoint, Dialer, ListenerId, Service as _};
 use protocol::Instant;
 use volume::{CoreId, Durability, Extent, Operation, QueueContext, Ram, Request, Tag, Volume, VolumeQueue};
 
+use crate::client_machine::ClientMachine;
 use crate::dice::{Dice, Odds};
 use crate::failure::TrialFailure;
-use crate::front::{Admit, Admitted, Front};
+use crate::front::{Admit, Admitted, Front, Join};
 use crate::greedy::GreedyDialer;
-use crate::limits::{DISCOVERING, OPENING, SMALL, SMALL_WAIT};
+use crate::hostility::{Honesty, Hostility, Patience};
+use crate::limits::{DISCOVERING, OPENING, SMALL, small_wait_over};
 use crate::network_conditions::NetworkConditions;
-use crate::serving::{self, Serving};
-use crate::trial::{PATIENCE, transport_of};
-use crate::world::{World, WorldDialer};
+use crate::serving::{Makings, make_cores};
+use crate::trial::{PATIENCE, bind, carry, delay_over, transport_of};
+use crate::world::World;
 
 /// Bytes of the disk.
 const DISK: u64 = 4 << 20;
@@ -43,9 +45,10 @@ const TRIAL: Duration = Duration::from_secs(150);
 /// How long a hostile volume is used before it is opened again, and how long nobody asks for it between.
 const USE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_mins(1);
 const AWAY: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(1);
-/// PDUs that pass before the far end is hostile: during login and the questions to the unit, or among requests.
-const EARLY: std::ops::RangeInclusive<usize> = 0..=15;
-const LATE: std::ops::RangeInclusive<usize> = 16..=300;
+/// PDUs or packets that pass before the far end is hostile: during login and the questions to the unit, or among requests.
+const PATIENT: Patience = Patience { early: 0..=15, late: 16..=300 };
+/// Where the hostile sockets for datagrams are.
+const HOSTILE: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
 /// Requests at a time, and how long their user waits before it asks for one more.
 const DEPTH: usize = 3;
 const THOUGHT: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(200);
@@ -57,6 +60,8 @@ const STRIDE: Duration = Duration::from_millis(20);
 /// Heap of the process in bytes, at most: the disk, and what four users' requests, their copies at both ends and the sockets' buffers take.
 /// The far ends of [`UnreadPings`](crate::villains::Evil::UnreadPings) alone send more within the time in which they are given up.
 const HEAP: usize = 20 << 20;
+/// The same where sockets for datagrams carry them: each of the nine queue pairs at either end has its receives, and what is on the way is copied.
+const DATAGRAMS_HEAP: usize = 28 << 20;
 /// What may be left when all is over: tables of the thread that keep their size.
 const LEFT: usize = 64 << 10;
 
@@ -73,6 +78,9 @@ pub enum PlantedBug {
     Leak,
 }
 
+/// Asks a portal of each protocol what it offers.
+pub type Discover = [fn(SocketAddr, &ClientContext) -> Discovery; 2];
+
 /// What a trial is about.
 pub struct Scenario {
     /// What is spoken on port 1, iSCSI, and on port 2, NVMe/TCP; ports 3 and 4 are their hostile kind.
@@ -82,7 +90,7 @@ pub struct Scenario {
     /// How long a request of a hostile volume may take with these.
     pub bounds: [Duration; 2],
     /// Asks a portal of each protocol what it offers.
-    pub discover: [fn(SocketAddr, &ClientContext) -> Discovery; 2],
+    pub discover: Discover,
     /// Bytes of the heap that this thread has.
     pub heap: fn() -> usize,
 }
@@ -174,23 +182,8 @@ enum Stage {
     Used(User, Instant),
 }
 
-/// A server's end of a stream before it is hostile.
-#[derive(Debug, Clone, Copy)]
-pub struct Honesty {
-    /// It speaks iSCSI, and not NVMe.
-    pub is_iscsi: bool,
-    /// What it passes on honestly.
-    pub lasts: usize,
-}
-
-/// A way in which a far end is hostile.
-pub trait Hostility: Copy + std::fmt::Debug {
-    /// Puts it before a server's end of a stream, which is honest for a while.
-    fn before(self, inner: Box<dyn Endpoint>, honesty: Honesty, dice: Dice) -> Box<dyn Endpoint>;
-}
-
 /// Runs one trial with far ends of these kinds. The error says which promise was broken.
-pub fn consuming<E: Hostility + 'static>(
+pub fn consuming<E: Hostility>(
     seed: u64,
     evils: &[E],
     scenario: &Scenario,
@@ -219,20 +212,25 @@ struct Trial<'a> {
     /// What is done with each of the hostile servers.
     victims: Vec<Stage>,
     context: ClientContext,
+    /// How long a request of an honest volume may take.
+    small_wait: Duration,
+    /// Heap of the process in bytes, at most.
+    heap_limit: usize,
     serial: u64,
     /// Goes last, with what the others still wished for.
     world: World<Front>,
 }
 
 impl<'a> Trial<'a> {
-    fn new<E: Hostility + 'static>(
+    fn new<E: Hostility>(
         (seed, before): (u64, usize),
         (evils, scenario): (&[E], &'a Scenario),
         bug: PlantedBug,
     ) -> Result<Self, TrialFailure> {
         let mut dice = Dice::new(seed);
         let disk: Arc<dyn Volume> = Arc::new(Ram::new(DISK, 512)?);
-        let delay = Duration::from_micros(20)..=Duration::from_micros(500);
+        let transport = transport_of(&scenario.access[0]);
+        let delay = delay_over(transport);
         let mut world =
             World::new(NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
         world.set_window(WINDOW);
@@ -240,16 +238,10 @@ impl<'a> Trial<'a> {
         if bug == PlantedBug::NoDeadlines {
             world.forget_clients_deadlines();
         }
-        let listeners = (scenario.listeners)(&*disk);
-        let transport = transport_of(&scenario.access[0]);
-        let serving = Serving { listeners, transport, cores: 1, pool: POOL, hook: None };
-        let (cores, mail) = serving::cores(disk, serving, world.entropy())?;
-        let admit = admit(evils.to_vec(), dice.fork());
-        let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
-        world.start_server(fronts.collect(), mail);
+        serve(&mut world, disk, (evils, scenario), &mut dice)?;
         let seeds = AtomicU64::new(seed << 32);
         let dialer: Arc<dyn Dialer> =
-            if bug == PlantedBug::Greedy { Arc::new(GreedyDialer) } else { Arc::new(WorldDialer) };
+            if bug == PlantedBug::Greedy { Arc::new(GreedyDialer) } else { Arc::new(ClientMachine::new()) };
         let context = ClientContext {
             dialer,
             adapters: Arc::new(host::NoAdapters),
@@ -257,8 +249,20 @@ impl<'a> Trial<'a> {
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
         };
         let victims = vec![Stage::Away(Instant::ZERO), Stage::Away(Instant::ZERO)];
-        let honest = Vec::new();
-        let mut trial = Self { scenario, before, world, dice, honest, victims, context, serial: 0 };
+        let (honest, small_wait) = (Vec::new(), small_wait_over(transport));
+        let heap_limit = if matches!(transport, Transport::Roce { .. }) { DATAGRAMS_HEAP } else { HEAP };
+        let mut trial = Self {
+            scenario,
+            before,
+            world,
+            dice,
+            honest,
+            victims,
+            context,
+            small_wait,
+            heap_limit,
+            serial: 0,
+        };
         for number in 0..scenario.access.len() {
             let user = trial.open(number)?;
             trial.honest.push(user);
@@ -268,7 +272,7 @@ impl<'a> Trial<'a> {
 
     fn open(&mut self, number: usize) -> Result<User, TrialFailure> {
         let access = self.scenario.access[number].clone();
-        let mut opening = remote::open(address(number), access, &self.context);
+        let mut opening = remote::open(address(number, ServerKind::Honest), access, &self.context);
         for _ in 0..PATIENCE {
             self.world.step();
             if let Some(opened) = opening.poll() {
@@ -284,7 +288,7 @@ impl<'a> Trial<'a> {
             let now = self.world.now();
             for user in &mut self.honest {
                 user.ask(now, &mut self.dice, &mut self.serial);
-                user.reap(now, SMALL_WAIT, ServerKind::Honest)?;
+                user.reap(now, self.small_wait, ServerKind::Honest)?;
             }
             for number in 0..self.victims.len() {
                 let stage = std::mem::replace(&mut self.victims[number], Stage::Away(now));
@@ -292,9 +296,10 @@ impl<'a> Trial<'a> {
             }
             self.world.step();
             let heap = (self.scenario.heap)().saturating_sub(self.before);
-            if heap > HEAP {
+            let limit = self.heap_limit;
+            if heap > limit {
                 return Err(TrialFailure::Memory(format!(
-                    "{heap} bytes of the heap are in use, where {HEAP} is the limit"
+                    "{heap} bytes of the heap are in use, where {limit} is the limit"
                 )));
             }
         }
@@ -345,7 +350,7 @@ impl<'a> Trial<'a> {
     }
 
     fn begin(&mut self, number: usize) -> Stage {
-        let (now, address) = (self.world.now(), address(number + KINDS as usize));
+        let (now, address) = (self.world.now(), address(number, ServerKind::Hostile));
         if self.dice.below(4) == 0 {
             return Stage::Asking((self.scenario.discover[number])(address, &self.context), now);
         }
@@ -354,19 +359,68 @@ impl<'a> Trial<'a> {
     }
 }
 
-fn address(number: usize) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, wire::bounded::<u16>(number + 1)))
+/// Where a protocol is served. Streams are told apart by their ports alone.
+fn address(number: usize, kind: ServerKind) -> SocketAddr {
+    let (host, first) = match kind {
+        ServerKind::Honest => (Ipv4Addr::LOCALHOST, 1),
+        ServerKind::Hostile => (HOSTILE, 1 + KINDS as usize),
+    };
+    SocketAddr::from((host, wire::bounded::<u16>(first + number)))
+}
+
+/// Starts the server, honest and hostile.
+fn serve<E: Hostility>(
+    world: &mut World<Front>,
+    disk: Arc<dyn Volume>,
+    (evils, scenario): (&[E], &Scenario),
+    dice: &mut Dice,
+) -> Result<(), TrialFailure> {
+    let transport = transport_of(&scenario.access[0]);
+    let mut listeners = (scenario.listeners)(&*disk);
+    if matches!(transport, Transport::Roce { .. }) {
+        listeners.extend((scenario.listeners)(&*disk));
+    }
+    let mut catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume: disk }], listeners);
+    carry(&mut catalogue, transport);
+    for listening in catalogue.listeners.iter_mut().skip(KINDS as usize) {
+        if let Transport::Roce { socket, .. } = &mut listening.transport {
+            socket.set_ip(HOSTILE.into());
+        }
+    }
+    let (journal, observer) = (Arc::new(host::Silent), Arc::new(host::Silent));
+    let entropy = world.entropy();
+    let makings = Makings { catalogue, cores: 1, pool: POOL, hook: None, entropy, journal, observer };
+    let (cores, mail) = make_cores(makings)?;
+    let admit = admit(evils.to_vec(), dice.fork());
+    let join = join(evils.to_vec(), dice.clone().fork());
+    let front = |core| Front { core, admit: Rc::clone(&admit), join: Rc::clone(&join) };
+    world.start_server(cores.into_iter().map(front).collect(), mail);
+    bind(world, transport);
+    if let Transport::Roce { socket, .. } = transport {
+        world.bind(SocketAddr::from((HOSTILE, socket.port())));
+    }
+    Ok(())
+}
+
+/// Has each connection of a hostile socket turn hostile after a while.
+fn join<E: Hostility>(evils: Vec<E>, mut dice: Dice) -> Join {
+    Rc::new(RefCell::new(move |local: SocketAddr, inner: Box<dyn DatagramEndpoint>| {
+        if local.ip() == HOSTILE {
+            E::before_socket(evils.clone(), inner, PATIENT, dice.fork())
+        } else {
+            inner
+        }
+    }))
 }
 
 /// Has each stream to a hostile port turn hostile after a while.
-fn admit<E: Hostility + 'static>(evils: Vec<E>, mut dice: Dice) -> Admit {
+fn admit<E: Hostility>(evils: Vec<E>, mut dice: Dice) -> Admit {
     Rc::new(RefCell::new(move |now, accepted: Accepted, core: &mut Core| -> Admitted {
         let ListenerId(number) = accepted.listener;
         let Some(kind) = number.checked_sub(KINDS) else { return core.accept(now, accepted) };
         let inner = core.accept(now, Accepted { listener: ListenerId(kind), ..accepted })?;
         let evil = evils[dice.index(evils.len())];
-        let honest = if dice.coin() { dice.within(EARLY) } else { dice.within(LATE) };
-        let honesty = Honesty { is_iscsi: kind == 0, lasts: honest };
+        let honesty = Honesty { is_iscsi: kind == 0, lasts: PATIENT.lasts(&mut dice) };
         Ok(evil.before(inner, honesty, dice.fork()))
     }))
 }

@@ -21,6 +21,7 @@ use volume::{
     VolumeErrorKind, VolumeQueue,
 };
 
+use crate::client_machine::ClientMachine;
 use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
 use crate::failure::TrialFailure;
@@ -29,8 +30,9 @@ use crate::mail::MessageHook;
 use crate::network_conditions::NetworkConditions;
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
-use crate::trial::PATIENCE;
-use crate::world::{World, WorldDialer};
+use crate::sockets::DatagramFaults;
+use crate::trial::{PATIENCE, delay_over, transport_of};
+use crate::world::World;
 
 /// Blocks of the disk: few, so that writes meet.
 const BLOCKS: u64 = 96;
@@ -42,6 +44,8 @@ const DEPTH: usize = 6;
 const SLOWEST: Duration = Duration::from_millis(20);
 /// Buffers of each core, in bytes.
 const POOL: usize = 4 << 20;
+/// The same over RoCE, where a session or a queue has half a MiB of receives from its first command on, and so has one that is lost until its queue pair has told its peer of the end.
+const ROCE_POOL: usize = 16 << 20;
 /// How often a preemption aborts: its victims over iSCSI then hear nothing for a while, and write nothing.
 const ABORTS: Odds = Odds(200);
 /// Steps of the world while a reservation holds.
@@ -155,10 +159,14 @@ impl Trial {
             watch,
             dice: Mutex::new(dice.fork()),
         };
-        let delay = Duration::ZERO..=Duration::from_micros(500);
+        let transport = scenario.clients.first().map_or(Transport::Tcp, |(_, access)| transport_of(access));
+        let is_roce = matches!(transport, Transport::Roce { .. });
+        let delay = if is_roce { delay_over(transport) } else { Duration::ZERO..=Duration::from_micros(500) };
+        let pool = if is_roce { ROCE_POOL } else { POOL };
         let conditions = NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER };
         let mut world = World::new(conditions, dice.fork());
         world.loosen();
+        world.set_datagram_faults(DatagramFaults::USUAL);
         let disk: Arc<dyn Volume> = Arc::new(disk);
         let hook: Option<MessageHook<Message>> = match bug {
             PlantedBug::None => None,
@@ -167,11 +175,7 @@ impl Trial {
             PlantedBug::EpochStands => Some(epoch_stands()),
         };
         let listeners = (scenario.listeners)(&*disk);
-        serve(
-            &mut world,
-            disk,
-            Serving { listeners, transport: Transport::Tcp, cores: scenario.cores, pool: POOL, hook },
-        )?;
+        serve(&mut world, disk, Serving { listeners, transport, cores: scenario.cores, pool, hook })?;
         let mut trial = Self {
             seed,
             world,
@@ -192,7 +196,7 @@ impl Trial {
     fn open(&mut self, port: u16, access: &Access) -> Result<Client, TrialFailure> {
         let seeds = AtomicU64::new(self.seed ^ u64::from(port) << 32 ^ (self.clients.len() as u64) << 40);
         let context = remote::ClientContext {
-            dialer: Arc::new(WorldDialer),
+            dialer: Arc::new(ClientMachine::new()),
             adapters: Arc::new(host::NoAdapters),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),

@@ -23,17 +23,18 @@ use volume::{
 };
 
 use crate::attacks::{Attack, Marauder, Plan, QueueKind, Raider, Shared};
+use crate::client_machine::ClientMachine;
 use crate::dice::{Dice, Odds};
 use crate::failure::TrialFailure;
-use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT};
+use crate::hostility::Hostility;
+use crate::limits::{LARGE_WAIT, SMALL, SMALL_BEHIND_WAIT, SMALL_WAIT, TURNS_WAIT, small_wait_over};
 use crate::network_conditions::NetworkConditions;
 use crate::rdma_attackers::{self, RdmaAttacker};
-use crate::rdma_villains::RdmaEvil;
 use crate::script::{Peer, dial_for};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
-use crate::trial::{PATIENCE, transport_of};
-use crate::world::{World, WorldDialer};
+use crate::trial::{PATIENCE, delay_over, transport_of};
+use crate::world::World;
 
 /// Bytes of the disk: more than the longest write.
 const DISK: u64 = 16 << 20;
@@ -51,6 +52,9 @@ const ATTACKERS: std::ops::RangeInclusive<usize> = 2..=12;
 const ATTACK: Duration = Duration::from_secs(70);
 /// How long after an attack everything has come back: longer than requests at the disk and the watch over memory take.
 const AFTERMATH: Duration = Duration::from_secs(20);
+/// The same over datagrams, where nobody hears that an attacker is gone: a target asks after 30 s (`iscsi::limits::IDLE_TIME`), waits for 8 s (`roce::limits::RETRIES`), and tells the
+/// peer of the end for 4 s (`roce::limits::DISCONNECT_ATTEMPTS`), 42 s in all; a login, or a set-up that is not answered, takes less.
+const DATAGRAMS_AFTERMATH: Duration = Duration::from_mins(1);
 /// How long an attacker that was cut off stays away.
 const AWAY: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(2);
 /// Requests of a client that behaves, at a time at most, and how long it waits before it asks for one more.
@@ -150,6 +154,10 @@ struct Trial<'a> {
     blocks: u64,
     /// False where bits change on the way from attackers: without checksums nothing then says which blocks they write, as they may write to any.
     checks_data: bool,
+    /// How long any request may take at least.
+    least_wait: Duration,
+    /// How long after an attack everything has come back.
+    aftermath: Duration,
     serial: u64,
     heap: usize,
 }
@@ -172,16 +180,16 @@ pub fn hostile(
     trial.endure(ATTACK).map_err(|failure| failure.at(format_args!("{attacks:?}")))
 }
 
-/// Runs one trial over software iWARP with attackers that do these things, and use the second half of the disk, while those who behave use the first.
-pub fn hostile_over_rdma(
+/// Runs one trial over software RDMA with attackers that do these things, and use the second half of the disk, while those who behave use the first.
+pub fn hostile_over_rdma<E: Hostility>(
     seed: u64,
-    evils: &[RdmaEvil],
+    evils: &[E],
     scenario: &Scenario,
     bug: PlantedBug,
 ) -> Result<Vec<Duration>, TrialFailure> {
     let mut trial = Trial::new(seed, scenario, (bug, &[&LITTLE, &ANYTHING]))?;
     trial.blocks = DISK / 512 / 2;
-    trial.checks_data = !evils.contains(&RdmaEvil::Noise);
+    trial.checks_data = !evils.iter().any(|evil| evil.strays());
     trial.pass(Duration::from_millis(200))?;
     let theirs = Extent::new(trial.blocks, trial.blocks);
     for _ in 0..trial.dice.within(ATTACKERS) {
@@ -231,7 +239,8 @@ impl<'a> Trial<'a> {
             watch: watch(bug),
             dice: Mutex::new(dice.fork()),
         });
-        let delay = Duration::from_micros(20)..=Duration::from_micros(500);
+        let transport = scenario.clients.first().map_or(Transport::Tcp, |(_, access)| transport_of(access));
+        let delay = delay_over(transport);
         let conditions = NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER };
         let mut world = World::new(conditions, dice.fork());
         world.set_window(WINDOW);
@@ -241,7 +250,6 @@ impl<'a> Trial<'a> {
         }
         let pool = if bug == PlantedBug::NoLimit { 2 * LIMIT } else { LIMIT };
         let listeners = (scenario.listeners)(&*disk);
-        let transport = scenario.clients.first().map_or(Transport::Tcp, |(_, access)| transport_of(access));
         serve(&mut world, disk, Serving { listeners, transport, cores: scenario.cores, pool, hook: None })?;
         let mut trial = Self {
             seed,
@@ -253,6 +261,12 @@ impl<'a> Trial<'a> {
             rdma_attackers: Vec::new(),
             blocks: DISK / 512,
             checks_data: true,
+            least_wait: small_wait_over(transport),
+            aftermath: if matches!(transport, Transport::Roce { .. }) {
+                DATAGRAMS_AFTERMATH
+            } else {
+                AFTERMATH
+            },
             serial: 0,
             heap,
         };
@@ -274,7 +288,7 @@ impl<'a> Trial<'a> {
     fn open(&mut self, port: u16, access: &Access, asks: &'static Asks) -> Result<Client, TrialFailure> {
         let seeds = AtomicU64::new(self.seed ^ (self.clients.len() as u64 + 1) << 32);
         let context = remote::ClientContext {
-            dialer: Arc::new(WorldDialer),
+            dialer: Arc::new(ClientMachine::new()),
             adapters: Arc::new(host::NoAdapters),
             waker: Waker::noop().clone(),
             entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),
@@ -304,7 +318,7 @@ impl<'a> Trial<'a> {
     fn endure(mut self, attack: Duration) -> Result<Vec<Duration>, TrialFailure> {
         self.pass(attack)?;
         self.retreat();
-        self.pass(AFTERMATH)?;
+        self.pass(self.aftermath)?;
         self.leave()
     }
 
@@ -391,7 +405,8 @@ impl<'a> Trial<'a> {
             client.longest = took.max(client.longest);
         }
         for (began, length) in client.under_way.values() {
-            let wait = if *length > SMALL { LARGE_WAIT } else { client.asks.small_wait };
+            let small = client.asks.small_wait.max(self.least_wait);
+            let wait = if *length > SMALL { LARGE_WAIT } else { small };
             let bound = if cores > 1 { wait.max(TURNS_WAIT) } else { wait };
             if now.since(*began) > bound {
                 return Err(TrialFailure::Late(format!(

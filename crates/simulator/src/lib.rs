@@ -16,7 +16,9 @@
 //! * [`lasting`]: trials of a volume that stays open while its server dies, freezes and comes back; [`careless`] has the bugs that
 //!   they must find.
 //! * [`moves`]: trials of a volume whose connections come to another portal or controller each time.
-//! * [`consuming`]: trials of volumes on hostile servers; [`villains`] are those, and [`rdma_villains`] both roles' over software iWARP.
+//! * [`hostility`]: what makes an honest end hostile.
+//! * [`consuming`]: trials of volumes on hostile servers; [`villains`] are those, [`rdma_villains`] both roles' over software iWARP, and [`roce_villains`]
+//!   over software RoCEv2.
 //! * [`random_connections`]: trials of connections over software iWARP and RoCE of any shape.
 //! * [`reconfiguration`]: volumes and portals that come and go while clients of both protocols use them.
 //! * [`fencing`]: clients of both protocols that take a disk from each other, through a server of several cores; [`slow`] is that disk,
@@ -30,6 +32,7 @@ pub mod careless;
 mod client_machine;
 pub mod consuming;
 pub mod damage;
+mod dialects;
 pub mod dice;
 pub mod disk;
 mod end;
@@ -43,6 +46,7 @@ mod greedy;
 mod hasty;
 pub mod history;
 pub mod hostile;
+pub mod hostility;
 mod interlude;
 mod keeper;
 mod ladder;
@@ -58,6 +62,7 @@ pub mod network_conditions;
 mod nexus;
 pub mod observed;
 mod peers;
+mod queue_pair_peers;
 mod random_clients;
 pub mod random_connections;
 mod random_datagram_clients;
@@ -69,6 +74,8 @@ pub mod replay;
 mod reserving;
 pub mod resets;
 mod retirement;
+mod roce_packets;
+pub mod roce_villains;
 mod script;
 mod serving;
 pub mod slow;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use engine::Transport;
+
 /// Operations that one queue of a crash disk holds: few, so that being full is met often.
 pub const DISK_DEPTH: usize = 32;
 
@@ -14,6 +16,9 @@ pub const SMALL: usize = 8192;
 /// How long a request of at most [`SMALL`] bytes may take beside hostile peers, if its client asks for no more at a time: the
 /// disk's 5 ms, six chunks of 500 µs on the network, and two of the clock's steps of 20 ms.
 pub const SMALL_WAIT: Duration = Duration::from_millis(50);
+
+/// The same over datagrams, where hostile peers fill the sockets that others share: what is lost is sent again after 100 ms, 200 ms and 400 ms (`roce::limits::ACKNOWLEDGE_TIME`).
+pub const SMALL_DATAGRAMS_WAIT: Duration = Duration::from_millis(750);
 
 /// The same if its client asks for more, too, three requests at a time: each may keep an iSCSI session's stream for a second (`MEMORY_WAIT_TIME`) with data
 /// that comes unasked, before the target answers BUSY; half a second is for the disk, the network and what is tried again.
@@ -33,3 +38,8 @@ pub const OPENING: Duration = Duration::from_secs(80);
 /// How long a discovery at a hostile server may take: `DISCOVERY_TIME` of NVMe/TCP, the longer one of both protocols, and as long as its controller may
 /// take to become ready.
 pub const DISCOVERING: Duration = Duration::from_secs(140);
+
+/// How long a request of at most [`SMALL`] bytes may take beside hostile peers.
+pub(crate) fn small_wait_over(transport: Transport) -> Duration {
+    if matches!(transport, Transport::Roce { .. }) { SMALL_DATAGRAMS_WAIT } else { SMALL_WAIT }
+}

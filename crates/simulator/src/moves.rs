@@ -4,6 +4,8 @@
 //! What a lost connection has left behind (a *ghost*: bytes on their way, requests at a slow disk) takes effect long after the next
 //! connection has been made, beside it, as nothing there ends the old session or controller (RFC 7143 §6.3.5, §11.13.5, NVMe Base §3.9).
 //! No ghost may bring back what was written over since, and no request may fail: the server is there all the while.
+//! Over datagrams no disconnect of the client's arrives, so that nothing but the server's own timers ends what was given up. Those of the server do: an I/O queue whose controller
+//! is gone and whose host has sent everything learns it otherwise from a command's timeout alone, which fails that command.
 //! docs/decisions/0003 and 0014 say how that is kept. [`PlantedBug`] has the bug that it must find.
 
 use std::cell::RefCell;
@@ -22,19 +24,21 @@ use iscsi::text::Text;
 use protocol::Instant;
 use volume::{CoreId, QueueContext, Ram, Volume, VolumeQueue};
 
+use crate::client_machine::ClientMachine;
 use crate::dice::{Dice, Odds};
 use crate::disk::SECTOR;
 use crate::failure::TrialFailure;
-use crate::front::{Admit, Admitted, Front};
+use crate::front::{Admit, Admitted, Front, as_they_are};
 use crate::hasty::{Hasty, Pace};
 use crate::network_conditions::NetworkConditions;
 use crate::peers::{Initiator, Pdu};
 use crate::script::{Line, Peer, Script, Scripted};
 use crate::serving::{self, Serving};
 use crate::slow::{SlowDisk, Watch};
-use crate::trial::{PATIENCE, WORLD_STEPS};
+use crate::sockets::DatagramFaults;
+use crate::trial::{PATIENCE, WORLD_STEPS, bind, transport_of};
 use crate::workload::Workload;
-use crate::world::{World, WorldDialer};
+use crate::world::{Frozen, PEERS_PATIENCE, World};
 
 /// Sectors of the disk: few, so that requests meet.
 const SECTORS: usize = 24;
@@ -44,7 +48,7 @@ const POOL: usize = 8 << 20;
 const QUEUES: u16 = 2;
 /// How often a login is sent elsewhere: so seldom that nearly all arrive before the initiator has been sent elsewhere too often.
 const SENT_ELSEWHERE: Odds = Odds(600);
-/// Steps of the client before the first cut: a queue's very first connection has less time than those that follow.
+/// Steps of the client before the first cut, and more until each queue has answered: a queue's very first connection has less time than those that follow.
 const CLEAR_STEPS: usize = 60;
 /// Steps of the client between two cuts, when all is well.
 const STEPS: std::ops::RangeInclusive<usize> = 5..=60;
@@ -57,6 +61,11 @@ const LATE_CONTROLLER: Duration = Duration::from_secs(12);
 /// longer.
 const QUICK: Duration = Duration::from_millis(2);
 const SLOW: Duration = Duration::from_millis(1500);
+/// The longest that a slow disk takes where a controller over datagrams has it: what comes to the controller [`LATE_CONTROLLER`] after the loss takes effect before writes are sent
+/// again, 20 s after it (docs/decisions/0003), and after the 12 s for which they are held with [`PlantedBug::ShortQuietTime`].
+const SLOW_CONTROLLER: Duration = Duration::from_secs(6);
+/// How long a controller that is not kept alive may go on: KATO, and the time to come to rest.
+const NOT_KEPT_ALIVE: Duration = Duration::from_secs(12);
 /// How long the client goes on after a cut: beyond any time for which writes are held.
 const AFTERWARDS: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(75);
 /// How often it asks for something meanwhile, for each step.
@@ -73,6 +82,8 @@ pub enum PlantedBug {
     None,
     /// Writes that a lost connection had are sent again at once, wherever the next one leads.
     NoQuietTime,
+    /// They are sent again after 12 s, as if a controller over datagrams heard of every loss.
+    ShortQuietTime,
 }
 
 /// What a trial is about.
@@ -143,12 +154,16 @@ struct Trial {
     queues: Vec<Hasty>,
     /// How late bytes arrive at most.
     latest: Duration,
+    by_datagrams: bool,
+    /// When a core that stands still goes on.
+    thaws: Option<Instant>,
 }
 
 /// Runs one trial with so many cuts. The error says what was wrong.
 pub fn moves(seed: u64, cuts: usize, scenario: &Scenario, bug: PlantedBug) -> Result<(), TrialFailure> {
     let mut trial = Trial::new(seed, scenario, bug)?;
     (0..CLEAR_STEPS).try_for_each(|_| trial.work(true))?;
+    trial.await_queues()?;
     for cut in 0..cuts {
         let told = |failure: TrialFailure| failure.at(format_args!("cut {cut}"));
         for _ in 0..trial.dice.within(STEPS) {
@@ -166,9 +181,13 @@ impl Trial {
         let mut dice = Dice::new(seed);
         let inner = Ram::new((SECTORS * SECTOR) as u64, 512)?;
         let watch: Watch = Arc::new(Mutex::new(Box::new(|_| ())));
+        let transport = transport_of(&scenario.access);
+        let by_datagrams = matches!(transport, Transport::Roce { .. });
+        let is_iscsi = matches!(scenario.access, Access::Iscsi { .. });
+        let slow = if by_datagrams && !is_iscsi { SLOW_CONTROLLER } else { SLOW };
         let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::new(inner),
-            slowest: if dice.coin() { QUICK } else { SLOW },
+            slowest: if dice.coin() { QUICK } else { slow },
             stubborn: dice.coin(),
             watch,
             dice: Mutex::new(dice.fork()),
@@ -178,29 +197,37 @@ impl Trial {
         let mut world = World::new(conditions, dice.fork());
         let listeners = (scenario.listeners)(&*disk);
         let ports = u16::try_from(listeners.len()).unwrap_or(1);
-        let is_iscsi = matches!(scenario.access, Access::Iscsi { .. });
         let latest = if is_iscsi { LATE_SESSION } else { LATE_CONTROLLER };
         let admit = mislead(dice.fork(), ports, is_iscsi);
-        let serving =
-            Serving { listeners, transport: Transport::Tcp, cores: scenario.cores, pool: POOL, hook: None };
+        let serving = Serving { listeners, transport, cores: scenario.cores, pool: POOL, hook: None };
         let (cores, mail) = serving::cores(disk, serving, world.entropy())?;
-        let fronts = cores.into_iter().map(|core| Front { core, admit: Rc::clone(&admit) });
-        world.start_server(fronts.collect(), mail);
+        let front = |core| Front { core, admit: Rc::clone(&admit), join: as_they_are() };
+        world.start_server(cores.into_iter().map(front).collect(), mail);
+        world.set_datagram_faults(DatagramFaults { farewells_lost: true, ..DatagramFaults::NONE });
+        bind(&mut world, transport);
         let workload = Workload::new(SECTORS, SECTOR, dice.fork());
         let volume = open(&mut world, &scenario.access, seed)?;
+        let pace = match bug {
+            PlantedBug::None => Pace::Patient,
+            PlantedBug::NoQuietTime => Pace::After(Duration::ZERO),
+            PlantedBug::ShortQuietTime => Pace::After(NOT_KEPT_ALIVE),
+        };
         let queue = |core| {
             let queue = volume.open_queue(&QueueContext::without_pool(CoreId(core), Waker::noop().clone()));
-            let pace = if bug == PlantedBug::NoQuietTime { Pace::Hasty } else { Pace::Patient };
             queue.map(|queue| Hasty::new(queue, pace))
         };
         let queues: Result<Vec<_>, _> = (0..QUEUES).map(queue).collect();
         let queues = queues?;
-        Ok(Self { world, dice, workload, queues, latest })
+        Ok(Self { world, dice, workload, queues, latest, by_datagrams, thaws: None })
     }
 
     /// A step of the client and a few of the world; `more` lets it ask for something new.
     fn work(&mut self, more: bool) -> Result<(), TrialFailure> {
         let now = self.world.now();
+        if self.thaws.is_some_and(|due| due <= now) {
+            self.thaws = None;
+            self.world.freeze(Frozen::Nothing);
+        }
         self.workload.now = now;
         let mut done = Vec::new();
         self.queues.iter_mut().for_each(|queue| queue.poll(now, &mut done));
@@ -220,6 +247,17 @@ impl Trial {
         Ok(())
     }
 
+    /// Goes on until each queue has answered something.
+    fn await_queues(&mut self) -> Result<(), TrialFailure> {
+        for _ in 0..PATIENCE {
+            if self.queues.iter().all(Hasty::has_answered) {
+                return Ok(());
+            }
+            self.work(true)?;
+        }
+        Err(TrialFailure::Late(format!("a queue has not answered in {PATIENCE} steps")))
+    }
+
     /// Severs all connections, or one of them, while requests are on their way; the server hears of it late.
     fn cut(&mut self) {
         let late = self.dice.span(&(Duration::ZERO..=self.latest));
@@ -228,13 +266,38 @@ impl Trial {
             self.workload.ask(&mut self.queues[chosen]);
         }
         self.world.step();
+        let unnoticed = if self.by_datagrams { self.cut_sockets(late) } else { self.cut_streams(late) };
+        let now = self.world.now();
+        self.queues.iter_mut().for_each(|queue| queue.hurry(now, now + unnoticed));
+    }
+
+    /// Severs all streams, or one of them. The client notices at once.
+    fn cut_streams(&mut self, late: Duration) -> Duration {
         if self.dice.coin() {
             self.world.sever(late);
         } else {
             self.world.sever_one(late);
         }
-        let now = self.world.now();
-        self.queues.iter_mut().for_each(|queue| queue.hurry(now));
+        Duration::ZERO
+    }
+
+    /// Cuts off the client's socket, or what comes to it. What it sent may also be found late by a core that stood still. How long it takes until the client notices.
+    fn cut_sockets(&mut self, late: Duration) -> Duration {
+        let freezes = self.dice.coin();
+        let on_the_way = if freezes { Duration::ZERO } else { late };
+        let unnoticed = if self.dice.coin() {
+            self.world.sever(on_the_way);
+            Duration::ZERO
+        } else {
+            self.world.mislead(on_the_way);
+            PEERS_PATIENCE
+        };
+        if freezes {
+            let core = self.dice.index(self.world.cores().len());
+            self.world.freeze(Frozen::Core(core));
+            self.thaws = Some(self.world.now() + late);
+        }
+        unnoticed
     }
 
     /// Lets time pass; the client goes on meanwhile.
@@ -281,7 +344,7 @@ impl Trial {
 fn open(world: &mut World<Front>, access: &Access, seed: u64) -> Result<Arc<dyn Volume>, TrialFailure> {
     let seeds = AtomicU64::new(seed << 32);
     let context = remote::ClientContext {
-        dialer: Arc::new(WorldDialer),
+        dialer: Arc::new(ClientMachine::new()),
         adapters: Arc::new(host::NoAdapters),
         waker: Waker::noop().clone(),
         entropy: Arc::new(move || Box::new(Dice::new(seeds.fetch_add(1, Ordering::Relaxed)))),

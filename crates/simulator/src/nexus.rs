@@ -1,13 +1,15 @@
 //! Sessions and controllers that a trial plays: they write all the time, and ask for resets.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use engine::Core;
+use engine::{Core, Transport};
 use host::EndpointId;
 use iscsi::pdu::{
     DataOut, DataRange, Function, FunctionResponse, LoginResponse, Opcode, R2t, TaskManagementRequest,
 };
+use names::ROCE_PORT;
 use nvme::fabrics::{Property, PropertySize};
 use nvme::opcode::nvm;
 use nvme::pdu::{CapsuleResp, PduType};
@@ -18,11 +20,13 @@ use protocol::Instant;
 use volume::Extent;
 use zerocopy::FromBytes;
 
+use crate::dialects::{Iser, NvmeRdma};
 use crate::dice::{Dice, Odds};
 use crate::failure::TrialFailure;
 use crate::fencing::{content, marks};
 use crate::peers::{Initiator, LUN, Pdu, QueueId, SUBSYSTEM, capsule, connect, h2c, host, io, take_pdu};
-use crate::script::{Peer, dial};
+use crate::queue_pair_peers::{self, Dialect};
+use crate::script::{self, Peer};
 use crate::world::World;
 
 /// Blocks of the disk: few, so that writes meet.
@@ -40,6 +44,40 @@ const EAGER: Odds = Odds(300);
 
 /// What writes of a nexus are told apart by: the trial's seed, and the nexus' own number.
 type Mark = (u64, u64);
+
+/// What carries a nexus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// Streams of TCP.
+    Tcp,
+    /// Queue pairs of software RoCEv2.
+    Roce,
+}
+
+impl Carrier {
+    /// As a listener says it.
+    pub(crate) fn transport(self) -> Transport {
+        match self {
+            Self::Tcp => Transport::Tcp,
+            Self::Roce => {
+                Transport::Roce { socket: SocketAddr::from((Ipv4Addr::LOCALHOST, ROCE_PORT)), service: 1 }
+            }
+        }
+    }
+
+    /// Whether data comes with its command. Over RDMA it always does, and what is too much is registered.
+    fn brings(self, length: usize, dice: &mut Dice) -> bool {
+        self == Self::Roce || (length <= IMMEDIATE * 512 && dice.coin())
+    }
+
+    /// A peer of a nexus that comes to a service; `dialect` is how its protocol goes over RDMA.
+    fn dial(self, dialect: impl Dialect + 'static, (seed, number): Mark) -> (EndpointId, Peer) {
+        match self {
+            Self::Tcp => script::dial(dialect.port()),
+            Self::Roce => queue_pair_peers::dial(Box::new(dialect), seed ^ number << 32),
+        }
+    }
+}
 
 /// Writes under way.
 struct Writes<T> {
@@ -83,12 +121,13 @@ pub(crate) struct Session {
     answered: BTreeSet<u32>,
     managed: Option<FunctionResponse>,
     greeted: bool,
+    carrier: Carrier,
 }
 
 impl Session {
     /// A session that is to be: its login follows.
-    pub(crate) fn dial(mark: Mark, number: u8) -> Self {
-        let (endpoint, peer) = dial(1);
+    pub(crate) fn dial(mark: Mark, number: u8, carrier: Carrier) -> Self {
+        let (endpoint, peer) = carrier.dial(Iser, mark);
         Self {
             endpoint,
             peer,
@@ -100,6 +139,7 @@ impl Session {
             answered: BTreeSet::new(),
             managed: None,
             greeted: false,
+            carrier,
         }
     }
 
@@ -194,7 +234,7 @@ impl Session {
             && room
             && let Some((extent, data)) = self.writes.next(now, dice)
         {
-            let comes = data.len() <= IMMEDIATE * 512 && dice.coin();
+            let comes = self.carrier.brings(data.len(), dice);
             let immediate = if comes { &data[..] } else { &[] };
             let bytes = self.initiator.write(extent.start, length(&data), immediate);
             self.say(&bytes, world);
@@ -275,8 +315,8 @@ struct Queue {
 }
 
 impl Queue {
-    fn dial() -> Self {
-        let (endpoint, peer) = dial(2);
+    fn dial(carrier: Carrier, mark: Mark) -> Self {
+        let (endpoint, peer) = carrier.dial(NvmeRdma, mark);
         Self { endpoint, peer, connected: false }
     }
 
@@ -310,6 +350,7 @@ pub(crate) struct Controller {
     cid: u16,
     cntlid: u16,
     disabled_by: DisabledBy,
+    carrier: Carrier,
 }
 
 /// I/O queues of a controller.
@@ -317,7 +358,7 @@ const QUEUES: u16 = 2;
 
 impl Controller {
     /// A controller that is to be: its Connect follows.
-    pub(crate) fn dial(mark: Mark, number: u8) -> Self {
+    pub(crate) fn dial(mark: Mark, number: u8, carrier: Carrier) -> Self {
         let (queues, writes) = (Vec::new(), Writes::new(mark));
         Self {
             number,
@@ -327,6 +368,7 @@ impl Controller {
             cid: 0,
             cntlid: 0,
             disabled_by: DisabledBy::Reset,
+            carrier,
         }
     }
 
@@ -375,7 +417,7 @@ impl Controller {
         world: &mut World<Core>,
     ) -> Result<(), TrialFailure> {
         if self.queues.is_empty() && self.stage == Stage::Connecting {
-            self.queues.push(Queue::dial());
+            self.queues.push(Queue::dial(self.carrier, self.writes.mark));
             self.queues[0].say(&connect(&host(self.number), QueueId::ADMIN, SUBSYSTEM, 0), world);
         }
         for index in 0..self.queues.len() {
@@ -390,7 +432,7 @@ impl Controller {
             let queue = dice.within(1..=usize::from(QUEUES));
             self.cid = self.cid.wrapping_add(1);
             let entry = io(nvm::WRITE, self.cid, extent.start, length(&data));
-            let comes = data.len() <= IMMEDIATE * 512 && dice.coin();
+            let comes = self.carrier.brings(data.len(), dice);
             self.queues[queue].say(&capsule(entry, if comes { &data } else { &[] }), world);
             self.writes.sent.insert((queue, self.cid), (now, extent, data));
         }
@@ -462,7 +504,7 @@ impl Controller {
     }
 
     fn dial_queue(&self, index: usize, world: &mut World<Core>) -> Queue {
-        let queue = Queue::dial();
+        let queue = Queue::dial(self.carrier, self.writes.mark);
         let qid = u16::try_from(index).unwrap_or(0);
         queue.say(&connect(&host(self.number), QueueId { qid, cntlid: self.cntlid }, SUBSYSTEM, 0), world);
         queue

@@ -415,7 +415,7 @@ fn faults(bug: PlantedBug, dice: &mut Dice) -> DatagramFaults {
         return DatagramFaults { damaged: Odds(20), sums_unchecked: true, ..DatagramFaults::NONE };
     }
     let mut odds = || [Odds::NEVER, Odds(2), Odds(20), Odds(80)][dice.index(4)];
-    DatagramFaults { lost: odds(), doubled: odds(), late: odds(), damaged: odds(), sums_unchecked: false }
+    DatagramFaults { lost: odds(), doubled: odds(), late: odds(), damaged: odds(), ..DatagramFaults::NONE }
 }
 
 /// Sees every write; with a leak it keeps the memory of some.

@@ -1,4 +1,4 @@
-//! Initiators and hosts over software iWARP that are hostile: real ones, which open the volume and ask for much, behind streams that do something that a server must bear.
+//! Initiators and hosts over software RDMA that are hostile: real ones, which open the volume and ask for much, behind streams or sockets that do something that a server must bear.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,13 +9,14 @@ use std::time::Duration;
 use buf::{Buf, BufList, SharedBuf};
 use engine::Core;
 use engine::remote::{self, Access, ClientContext, RemoteOpening};
-use host::{Dialer, Endpoint, EndpointId};
+use host::{DatagramEndpoint, Dialer, Endpoint, EndpointId, IoError, Path, SlotField};
 use protocol::Instant;
 use volume::{CoreId, Durability, Extent, Operation, QueueContext, Request, Tag, Volume, VolumeQueue};
 
+use crate::client_machine::ClientMachine;
 use crate::dice::Dice;
+use crate::hostility::{Honesty, Hostility, Patience};
 use crate::lock;
-use crate::rdma_villains::{RdmaEvil, RdmaVillain};
 use crate::world::{World, WorldDialer};
 
 /// Requests of an attacker at a time, and bytes of each.
@@ -23,9 +24,8 @@ const DEPTH: usize = 16;
 const LENGTH: usize = 256 << 10;
 /// Heap that an attacker has: its requests and their copies on the way, what it receives into, and what waits in its stream.
 pub(crate) const OWN: usize = 3 * DEPTH * LENGTH + (8 << 20);
-/// What passes before a stream is hostile: while the connection is made, or among requests.
-const EARLY: std::ops::RangeInclusive<usize> = 0..=8;
-const LATE: std::ops::RangeInclusive<usize> = 9..=200;
+/// What passes before a connection is hostile: while it is made, or among requests.
+const PATIENT: Patience = Patience { early: 0..=8, late: 9..=200 };
 /// How long an attacker stays, and how long it stays away.
 const STAY: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(20);
 const AWAY: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(2);
@@ -36,17 +36,57 @@ pub(crate) const WRITTEN: u8 = 0xa5;
 
 /// Dials for ends that turn hostile.
 struct VillainDialer {
-    evil: RdmaEvil,
+    disguise: Box<dyn Disguise>,
+    /// Each time that it comes it is on another one, with sockets of its own.
+    machine: Mutex<ClientMachine>,
     dice: Mutex<Dice>,
     dialled: Mutex<Vec<EndpointId>>,
 }
 
+/// Puts something before an end that turns hostile.
+trait Disguise: Send + Sync {
+    fn stream(&self, inner: Box<dyn Endpoint>, dice: &mut Dice) -> Box<dyn Endpoint>;
+    fn socket(&self, inner: Box<dyn DatagramEndpoint>, dice: &mut Dice) -> Box<dyn DatagramEndpoint>;
+}
+
+impl<E: Hostility> Disguise for E {
+    fn stream(&self, inner: Box<dyn Endpoint>, dice: &mut Dice) -> Box<dyn Endpoint> {
+        // What is spoken matters to ends that speak it themselves; over RDMA none does.
+        let honesty = Honesty { is_iscsi: false, lasts: PATIENT.lasts(dice) };
+        self.before(inner, honesty, dice.fork())
+    }
+
+    fn socket(&self, inner: Box<dyn DatagramEndpoint>, dice: &mut Dice) -> Box<dyn DatagramEndpoint> {
+        E::before_socket(vec![*self], inner, PATIENT, dice.fork())
+    }
+}
+
+impl VillainDialer {
+    fn machine(&self) -> ClientMachine {
+        *lock(&self.machine)
+    }
+}
+
 impl Dialer for VillainDialer {
     fn dial(&self, peer: SocketAddr, inner: Box<dyn Endpoint>) -> EndpointId {
-        let mut dice = lock(&self.dice);
-        let honest = if dice.coin() { dice.within(EARLY) } else { dice.within(LATE) };
-        let villain = RdmaVillain::new(inner, self.evil, honest, dice.fork());
-        let name = WorldDialer.dial(peer, Box::new(villain));
+        let villain = self.disguise.stream(inner, &mut lock(&self.dice));
+        let name = WorldDialer.dial(peer, villain);
+        lock(&self.dialled).push(name);
+        name
+    }
+
+    fn path_to(&self, peer: SocketAddr) -> Result<Path, IoError> {
+        self.machine().path_to(peer)
+    }
+
+    fn open_socket(
+        &self,
+        address: SocketAddr,
+        slot: SlotField,
+        inner: Box<dyn DatagramEndpoint>,
+    ) -> EndpointId {
+        let villain = self.disguise.socket(inner, &mut lock(&self.dice));
+        let name = self.machine().open_socket(address, slot, villain);
         lock(&self.dialled).push(name);
         name
     }
@@ -96,9 +136,18 @@ pub(crate) struct RdmaAttacker {
 
 impl RdmaAttacker {
     /// One that comes to a port in this way, and wants these blocks.
-    pub(crate) fn new(evil: RdmaEvil, (port, access): (u16, Access), extent: Extent, mut dice: Dice) -> Self {
-        let dialer =
-            Arc::new(VillainDialer { evil, dice: Mutex::new(dice.fork()), dialled: Mutex::default() });
+    pub(crate) fn new<E: Hostility>(
+        evil: E,
+        (port, access): (u16, Access),
+        extent: Extent,
+        mut dice: Dice,
+    ) -> Self {
+        let dialer = Arc::new(VillainDialer {
+            disguise: Box::new(evil),
+            machine: Mutex::new(ClientMachine::new()),
+            dice: Mutex::new(dice.fork()),
+            dialled: Mutex::default(),
+        });
         let seeds = AtomicU64::new(dice.below(u64::MAX));
         let context = ClientContext {
             dialer: Arc::clone(&dialer) as Arc<dyn Dialer>,
@@ -126,6 +175,7 @@ impl RdmaAttacker {
             Stage::Away(due) if due > now => Stage::Away(due),
             Stage::Away(_) => {
                 self.until = now + self.dice.span(&STAY);
+                *lock(&self.dialer.machine) = ClientMachine::new();
                 Stage::Opening(remote::open(self.address, self.access.clone(), &self.context))
             }
             _ if self.until <= now => Stage::Away(now + self.dice.span(&AWAY)),

@@ -11,9 +11,9 @@ use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::consuming::{Honesty, Hostility};
 use crate::dice::Dice;
 use crate::fpdus::{Carried, Cutter, fpdu};
+use crate::hostility::{Honesty, Hostility};
 
 /// What an end does once it is hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +93,10 @@ impl Hostility for RdmaEvil {
     fn before(self, inner: Box<dyn Endpoint>, honesty: Honesty, dice: Dice) -> Box<dyn Endpoint> {
         Box::new(RdmaVillain::new(inner, self, honesty.lasts, dice))
     }
+
+    fn strays(self) -> bool {
+        self == Self::Noise
+    }
 }
 
 /// Bytes that are left unsent before more are made.
@@ -107,6 +111,8 @@ const TIMES: usize = 3;
 const LONG: usize = 60_000;
 /// Bytes of headers that say what they are: the control bytes of DDP and RDMAP, and the last byte of a queue's number.
 const HEADER_BYTES: [usize; 3] = [0, 1, 9];
+/// Tags that are guessed are below this: what a connection gives out first.
+const GUESSES: u64 = 1 << 12;
 /// Memory that is remembered.
 const REMEMBERED: usize = 64;
 
@@ -118,7 +124,7 @@ struct Named {
 }
 
 /// One end of a stream.
-pub(crate) struct RdmaVillain {
+struct RdmaVillain {
     inner: Box<dyn Endpoint>,
     evil: RdmaEvil,
     /// What it passes on honestly before.
@@ -138,7 +144,7 @@ pub(crate) struct RdmaVillain {
 
 impl RdmaVillain {
     /// In front of `inner`, hostile after so much that is honest.
-    pub(crate) fn new(inner: Box<dyn Endpoint>, evil: RdmaEvil, honest: usize, dice: Dice) -> Self {
+    fn new(inner: Box<dyn Endpoint>, evil: RdmaEvil, honest: usize, dice: Dice) -> Self {
         Self {
             inner,
             evil,
@@ -276,6 +282,11 @@ impl RdmaVillain {
                     self.pass(&old, false);
                 }
             }
+            RdmaEvil::ForeignTags | RdmaEvil::Beyond | RdmaEvil::Wraps | RdmaEvil::Rights
+                if self.remembered.is_empty() && self.dice.coin() =>
+            {
+                self.guess();
+            }
             RdmaEvil::Invalidations => {
                 let at = self.dice.index(self.remembered.len());
                 let stag =
@@ -287,6 +298,14 @@ impl RdmaVillain {
             }
             _ => {}
         }
+    }
+
+    /// An access of an end that has been told of no memory and makes none: by a tag that may be one of its peer's.
+    fn guess(&mut self) {
+        let stag = u32::try_from(self.dice.below(GUESSES)).unwrap_or(0);
+        let named = self.misname(Named { stag, offset: 0 });
+        let access = if self.dice.coin() { write_to(named, &[0xee; 64]) } else { read_of(named, 64) };
+        self.pass(&access, false);
     }
 
     /// Names other memory, if that is what it does.

@@ -4,13 +4,13 @@
 //! (RFC 7143 §4.2.3.3, §11.5): of the session that asked all that it had sent before, of others all that was at the disk before. Once
 //! CSTS.RDY is 0 or CSTS.SHST says that the shutdown is complete, no command of the controller does (NVMe Base §3.5, §3.6). The other
 //! sessions hear of a reset by a unit attention (SAM-5 §6.3), and nobody is left without an answer. ABORT TASK is answered once its
-//! task has ended at the disk. [`PlantedBug`] has the bugs that it must find.
+//! task has ended at the disk. Over RoCE they are played by the same PDUs ([`crate::dialects`]). [`PlantedBug`] has the bugs that it must find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Answer, Core, ListenerRole, Member, Message, Transport};
+use engine::{Answer, Core, ListenerRole, Member, Message};
 use host::CoreIndex;
 use iscsi::pdu::{Function, FunctionResponse};
 use nvme::subsystem::{Reply, Request};
@@ -26,9 +26,12 @@ use crate::interlude::Interlude;
 use crate::lock;
 use crate::mail::MessageHook;
 use crate::network_conditions::NetworkConditions;
+pub use crate::nexus::Carrier;
 use crate::nexus::{BLOCKS, Controller, DisabledBy, Session};
 use crate::serving::{Serving, serve};
 use crate::slow::{Effect, SlowDisk, Watch};
+use crate::sockets::DatagramFaults;
+use crate::trial::delay_over;
 use crate::world::World;
 /// The longest that the disk takes for a request: longer than everything else, so that resets find requests there.
 const SLOWEST: Duration = Duration::from_millis(80);
@@ -38,6 +41,8 @@ const POOL: usize = 16 << 20;
 const STEPS: std::ops::RangeInclusive<usize> = 20..=150;
 /// How long an answer may take: CAP.TO and the time of a task management function are longer, and no request here takes that long.
 const ANSWER: Duration = Duration::from_secs(5);
+/// The same where a set-up may have lost messages, each of which comes again a second later.
+const ROCE_ANSWER: Duration = Duration::from_secs(20);
 
 /// A bug of the server's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +65,8 @@ pub struct Scenario {
     pub nexuses: (u8, u8),
     /// Cores of the server.
     pub cores: CoreIndex,
+    /// What carries them.
+    pub carrier: Carrier,
 }
 
 impl std::fmt::Debug for Scenario {
@@ -67,6 +74,7 @@ impl std::fmt::Debug for Scenario {
         f.debug_struct("Scenario")
             .field("nexuses", &self.nexuses)
             .field("cores", &self.cores)
+            .field("carrier", &self.carrier)
             .finish_non_exhaustive()
     }
 }
@@ -117,6 +125,7 @@ struct Trial {
     controllers: Vec<Controller>,
     promises: Arc<Mutex<Promises>>,
     marks: u64,
+    carrier: Carrier,
     interlude: Interlude,
 }
 
@@ -149,21 +158,22 @@ impl Trial {
         });
         let disk =
             if bug == PlantedBug::EarlyEnd { Arc::new(Forsaken(disk)) as Arc<dyn Volume> } else { disk };
-        let delay = Duration::ZERO..=Duration::from_micros(500);
+        let transport = scenario.carrier.transport();
+        let delay = match scenario.carrier {
+            Carrier::Tcp => Duration::ZERO..=Duration::from_micros(500),
+            Carrier::Roce => delay_over(transport),
+        };
         let mut world =
             World::new(NetworkConditions { delay, longest: 1 << 16, cuts: Odds::NEVER }, dice.fork());
         world.loosen();
+        world.set_datagram_faults(DatagramFaults::USUAL);
         let hook: Option<MessageHook<Message>> = match bug {
             PlantedBug::None | PlantedBug::EarlyEnd => None,
             PlantedBug::EarlyAnswer => Some(Box::new(acknowledge_early)),
             PlantedBug::EarlyQuiet => Some(Box::new(quiet_early)),
         };
         let listeners = (scenario.listeners)(&*disk);
-        serve(
-            &mut world,
-            disk,
-            Serving { listeners, transport: Transport::Tcp, cores: scenario.cores, pool: POOL, hook },
-        )?;
+        serve(&mut world, disk, Serving { listeners, transport, cores: scenario.cores, pool: POOL, hook })?;
         let (sessions, controllers) = (Vec::new(), Vec::new());
         let mut trial = Self {
             seed,
@@ -173,15 +183,16 @@ impl Trial {
             controllers,
             promises,
             marks: 0,
+            carrier: scenario.carrier,
             interlude: Interlude::default(),
         };
         for number in 0..scenario.nexuses.0 {
             let mark = trial.mark();
-            trial.sessions.push(Session::dial((trial.seed, mark), number + 1));
+            trial.sessions.push(Session::dial((trial.seed, mark), number + 1, scenario.carrier));
         }
         for number in 0..scenario.nexuses.1 {
             let mark = trial.mark() + CONTROLLERS;
-            trial.controllers.push(Controller::dial((trial.seed, mark), number + 101));
+            trial.controllers.push(Controller::dial((trial.seed, mark), number + 101, scenario.carrier));
         }
         trial.wait("all logins", Self::are_up)?;
         Ok(trial)
@@ -205,7 +216,7 @@ impl Trial {
             if session.has_ended() {
                 let mark = self.mark();
                 let number = self.sessions[index].number();
-                self.sessions[index] = Session::dial((self.seed, mark), number);
+                self.sessions[index] = Session::dial((self.seed, mark), number, self.carrier);
             }
         }
         for controller in &mut self.controllers {
@@ -225,10 +236,11 @@ impl Trial {
     }
 
     fn wait(&mut self, what: &str, mut done: impl FnMut(&Self) -> bool) -> Result<(), TrialFailure> {
-        let end = self.world.now() + ANSWER;
+        let patience = if self.carrier == Carrier::Roce { ROCE_ANSWER } else { ANSWER };
+        let end = self.world.now() + patience;
         while !done(self) {
             if self.world.now() > end {
-                return Err(TrialFailure::Late(format!("{what} did not come within {ANSWER:?}")));
+                return Err(TrialFailure::Late(format!("{what} did not come within {patience:?}")));
             }
             self.step()?;
         }
@@ -353,7 +365,7 @@ impl Trial {
         self.controllers[index].hang_up(&mut self.world);
         let mark = self.mark() + CONTROLLERS;
         let number = self.controllers[index].number();
-        self.controllers[index] = Controller::dial((self.seed, mark), number);
+        self.controllers[index] = Controller::dial((self.seed, mark), number, self.carrier);
         self.wait(&format!("the controller after {what}"), |trial| trial.controllers[index].is_up())
     }
 }

@@ -9,22 +9,27 @@
 //!   forwarded to a core that stands still waits for it too.
 //! * What comes to a socket whose core stands still waits there, up to [`ROOM`] bytes. What comes on top of that is lost.
 //! * A client may be out of reach for a while, shorter or longer than queue pairs are patient. Nobody is told.
+//! * A client's socket may be severed ([`Sockets::sever`]): it is gone without a word, and what it sent comes so much later. Or its ways are bad for a while
+//!   ([`Sockets::mislead`]): nothing comes to it, and what it sends comes so much later.
+//! * All disconnects of clients may be lost ([`DatagramFaults::farewells_lost`]).
 //! * A server that ends takes its sockets along. What still comes for them is lost, and nobody is told.
 //!
 //! Each client has an address of its own ([`crate::client_machine`]). Its queue pairs share a socket there, as those of one core do.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use host::{DatagramEndpoint, Datagrams, EndpointId, OpenSocket, SocketSlot};
 use protocol::{Ended, Instant};
-use roce::icrc::{Addresses, ICRC, Path, check};
+use roce::icrc::{ICRC, check};
+use roce::management::Content;
 
 use crate::dice::{Dice, Odds};
 use crate::network_conditions::NetworkConditions;
+use crate::roce_packets::{Said, path};
 use crate::socket_groups::{Forwarded, Group, named_slot};
 
 /// Bytes that wait at a socket, at most: Linux' default buffer.
@@ -51,6 +56,8 @@ pub struct DatagramFaults {
     pub late: Odds,
     /// How often a bit of one changes.
     pub damaged: Odds,
+    /// No server hears of a connection's end from its client.
+    pub farewells_lost: bool,
     /// A bug of both ends: they do not look at sums. The network makes the sums of what it damages right, which is the same.
     pub sums_unchecked: bool,
 }
@@ -62,6 +69,7 @@ impl DatagramFaults {
         doubled: Odds::NEVER,
         late: Odds::NEVER,
         damaged: Odds::NEVER,
+        farewells_lost: false,
         sums_unchecked: false,
     };
     /// One in a hundred is lost, and as many come twice, late or damaged.
@@ -98,6 +106,17 @@ struct Socket {
     touched: bool,
     /// Nothing comes from it or to it before.
     out_of_reach: Instant,
+    /// Its ways are bad.
+    misled: Option<Misled>,
+}
+
+/// For how long a socket's ways are bad.
+#[derive(Debug, Clone, Copy)]
+struct Misled {
+    /// Nothing comes to it before.
+    until: Instant,
+    /// How much later comes what it sends until then.
+    late: Duration,
 }
 
 struct Datagram {
@@ -163,7 +182,17 @@ impl Sockets {
             group.begin_accepting(slot);
         }
         let (waiting, out_of_reach) = (VecDeque::new(), Instant::ZERO);
-        let socket = Socket { local, slot, side, endpoint, waiting, bytes: 0, touched: true, out_of_reach };
+        let socket = Socket {
+            local,
+            slot,
+            side,
+            endpoint,
+            waiting,
+            bytes: 0,
+            touched: true,
+            out_of_reach,
+            misled: None,
+        };
         self.by_name.insert(opened.endpoint, socket);
     }
 
@@ -183,6 +212,37 @@ impl Sockets {
         if let Some(socket) = self.of_clients().nth(chosen) {
             socket.out_of_reach = until;
         }
+    }
+
+    /// Severs the clients: they are told, and say nothing to anybody. What they have sent comes so much later.
+    pub(crate) fn sever(&mut self, now: Instant, late: Duration, how: Ended) {
+        let clients = self.by_name.iter().filter(|(_, socket)| socket.side == Side::Client);
+        let clients: Vec<_> = clients.map(|(name, socket)| (*name, socket.local)).collect();
+        for (name, local) in clients {
+            self.hold_up(local, late);
+            self.close(now, name, how);
+        }
+    }
+
+    /// Nothing comes to the clients for a while, and what they send until then, and have sent, comes so much later.
+    pub(crate) fn mislead(&mut self, until: Instant, late: Duration) {
+        let mut misled = Vec::new();
+        for socket in self.of_clients() {
+            socket.misled = Some(Misled { until, late });
+            misled.push(socket.local);
+        }
+        misled.into_iter().for_each(|local| self.hold_up(local, late));
+    }
+
+    /// What comes from there takes so much longer.
+    fn hold_up(&mut self, from: SocketAddr, by: Duration) {
+        let travelling = std::mem::take(&mut self.travelling).into_iter();
+        self.travelling = travelling
+            .map(|((due, number), datagram)| {
+                let due = if datagram.from == from { due + by } else { due };
+                ((due, number), datagram)
+            })
+            .collect();
     }
 
     /// Lets a socket have a turn.
@@ -247,13 +307,20 @@ impl Sockets {
         if !self.is_in_reach(now, &datagram) || self.strikes(faults.lost, dice) {
             return;
         }
+        let from = self.by_name.values().find(|socket| socket.local == datagram.from);
+        let is_clients = from.is_some_and(|socket| socket.side == Side::Client);
+        if faults.farewells_lost && is_clients && is_farewell(&datagram) {
+            return;
+        }
+        let misled = from.and_then(|socket| socket.misled).filter(|misled| now < misled.until);
+        let held_up = misled.map_or(Duration::ZERO, |misled| misled.late);
         if self.strikes(faults.damaged, dice) {
             damage(&mut datagram, faults, dice);
         }
         let copies = 1 + u32::from(self.strikes(faults.doubled, dice));
         for _ in 0..copies {
             let late = if self.strikes(faults.late, dice) { dice.span(&LATE) } else { Duration::ZERO };
-            let due = now + dice.span(&conditions.delay) + late;
+            let due = now + dice.span(&conditions.delay) + late + held_up;
             self.sent += 1;
             let Datagram { from, to, bytes } = &datagram;
             let copy = Datagram { from: *from, to: *to, bytes: bytes.clone() };
@@ -270,7 +337,11 @@ impl Sockets {
 
     fn is_in_reach(&self, now: Instant, datagram: &Datagram) -> bool {
         let ends = [datagram.from, datagram.to];
-        self.by_name.values().all(|socket| !ends.contains(&socket.local) || socket.out_of_reach <= now)
+        let misled = |socket: &Socket| {
+            socket.misled.is_some_and(|misled| now < misled.until && socket.local == datagram.to)
+        };
+        let is_away = |socket: &Socket| ends.contains(&socket.local) && socket.out_of_reach > now;
+        !self.by_name.values().any(|socket| is_away(socket) || misled(socket))
     }
 
     /// When the next datagram comes.
@@ -361,7 +432,7 @@ fn damage(datagram: &mut Datagram, faults: DatagramFaults, dice: &mut Dice) {
     let covered = datagram.bytes.len().saturating_sub(ICRC);
     let length = if faults.sums_unchecked { covered } else { datagram.bytes.len() };
     let bit = dice.index(length * 8);
-    let Some(path) = path(datagram) else { return };
+    let Some(path) = path(datagram.from, datagram.to) else { return };
     let flip = |bytes: &mut [u8]| {
         if let Some(byte) = bytes.get_mut(bit / 8) {
             *byte ^= 1 << (bit % 8);
@@ -376,11 +447,9 @@ fn damage(datagram: &mut Datagram, faults: DatagramFaults, dice: &mut Dice) {
     }
 }
 
-fn path(datagram: &Datagram) -> Option<Path> {
-    let (IpAddr::V4(source), IpAddr::V4(destination)) = (datagram.from.ip(), datagram.to.ip()) else {
-        return None;
-    };
-    let addresses = Addresses::V4 { source: source.octets(), destination: destination.octets() };
-    let (source_port, destination_port) = (datagram.from.port(), datagram.to.port());
-    Some(Path { addresses, source_port, destination_port })
+/// True if it says that a connection ends.
+fn is_farewell(datagram: &Datagram) -> bool {
+    let said = path(datagram.from, datagram.to).and_then(|path| Said::decode(&path, &datagram.bytes));
+    let message = said.and_then(|said| said.message());
+    message.is_some_and(|message| matches!(message.content, Content::Disconnect(_)))
 }

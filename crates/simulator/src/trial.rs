@@ -9,7 +9,7 @@ use backends::FileVolume;
 use engine::incarnation::Mark;
 use engine::remote::{self, Access};
 use engine::{Catalogue, Core, EngineConfig, ListenerRole, Message, NamedVolume, Transport};
-use host::{CoreIndex, OpenMode, World as HostWorld};
+use host::{CoreIndex, OpenMode, Service, World as HostWorld};
 use names::RdmaTransport;
 use protocol::Instant;
 use volume::{CoreId, OpenError, QueueContext, Volume, VolumeQueue};
@@ -111,6 +111,15 @@ pub(crate) fn transport_of(access: &Access) -> Transport {
     }
 }
 
+/// How long what is sent travels beside hostile peers. Datagrams do not overtake each other there: each that does costs its connection a timeout, which would hide what the
+/// peers do.
+pub(crate) fn delay_over(transport: Transport) -> std::ops::RangeInclusive<Duration> {
+    let longest = Duration::from_micros(500);
+    let shortest =
+        if matches!(transport, Transport::Roce { .. }) { longest } else { Duration::from_micros(20) };
+    shortest..=longest
+}
+
 /// Has all of a catalogue's listeners carried so. Over datagrams they share a socket, and their services are the ports from 1.
 pub(crate) fn carry(catalogue: &mut Catalogue, transport: Transport) {
     for (port, listening) in (1..).zip(&mut catalogue.listeners) {
@@ -122,7 +131,7 @@ pub(crate) fn carry(catalogue: &mut Catalogue, transport: Transport) {
 }
 
 /// Binds the socket of a server that has just started, if its transport has one.
-pub(crate) fn bind(world: &mut World<Core>, transport: Transport) {
+pub(crate) fn bind<S: Service>(world: &mut World<S>, transport: Transport) {
     if let Transport::Roce { socket, .. } = transport {
         world.bind(socket);
     }

@@ -14,8 +14,8 @@ use nvme::status::Status;
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 use zerocopy::IntoBytes;
 
-use crate::consuming::{Honesty, Hostility};
 use crate::dice::Dice;
+use crate::hostility::{Honesty, Hostility};
 
 /// What a far end does once it is hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

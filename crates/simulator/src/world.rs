@@ -10,7 +10,8 @@
 //!   it does anything about them.
 //! * The server may freeze, whole or one of its cores ([`World::freeze`]): its machine still takes connections and bytes, but it does
 //!   nothing until it thaws.
-//! * A stream may be severed ([`World::sever`]): the client is told, and the server is not before what travels has reached it, late.
+//! * A stream may be severed ([`World::sever`]): the client is told, and the server is not before what travels has reached it, late. A socket may be too, or be misled
+//!   ([`World::mislead`]).
 //! * An end that does not read closes its window ([`World::set_window`]): the other end's sends wait for as long.
 //! * The network may damage what it carries ([`World::damage`]).
 //! * Sockets for datagrams are beside the streams; `sockets` states what happens to what they send.
@@ -52,6 +53,8 @@ const MOST_MESSAGES: usize = 4;
 const SECRETS: u64 = 0x5ec2_e75e_c2e7_5ec2;
 /// The longest that one step of the world lets time pass when nothing is due.
 const IDLE_STEP: Duration = Duration::from_millis(1);
+/// How long a queue pair sends again what nobody acknowledges (`roce::limits::RETRIES`), and a little more.
+pub(crate) const PEERS_PATIENCE: Duration = Duration::from_millis(8500);
 /// How long the last sends of an end that wants its stream closed may take, as in the reactor.
 const LAST_SENDS: Duration = Duration::from_secs(5);
 
@@ -323,6 +326,12 @@ impl<S: Service> World<S> {
     pub fn sever(&mut self, late: Duration) {
         let now = self.now;
         self.streams.values_mut().for_each(|stream| sever(stream, now, late));
+        self.sockets.sever(now, late, RESET);
+    }
+
+    /// Nothing comes to the clients' sockets for as long as queue pairs are patient, and what they send meanwhile reaches the server so much later.
+    pub fn mislead(&mut self, late: Duration) {
+        self.sockets.mislead(self.now + PEERS_PATIENCE, late);
     }
 
     /// Severs one stream.

@@ -5,18 +5,27 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{first, iscsi_access, iscsi_node, nvme_access, nvme_listener};
+use common::{
+    first, iscsi_access, iscsi_listener, iscsi_node, iser_scene, nvme_access, nvme_listener, nvme_rdma_scene,
+};
 use engine::ListenerRole;
+use engine::remote::Access;
 use simulator::failure::TrialFailure;
 use simulator::moves::{PlantedBug, Scenario, moves};
-use simulator::replay;
+use simulator::{replay, trial};
 use volume::Volume;
 
 /// Cuts in each trial, and trials for each scenario.
 const CUTS: usize = 4;
 const TRIALS: u64 = 120;
+const ROCE_TRIALS: u64 = 40;
 /// A planted bug must be found within so many trials: over another path and on three cores one in a hundred finds it.
 const PATIENCE: u64 = 1000;
+/// The same over RoCE.
+const ROCE_PATIENCE: u64 = 100;
+
+/// Over RoCE, with an end that is far off.
+const ROCE_AND_LONG: &str = "?transport=roce&reconnect=20m";
 
 /// Four portals of one target, two of them of one group.
 fn portals(volume: &dyn Volume) -> Vec<ListenerRole> {
@@ -57,13 +66,48 @@ fn no_ghost_brings_old_data_back_over_another_path() {
     }
 }
 
+/// One target, and one subsystem, over RoCE. A session that is reinstated has ended; a controller goes on until its own timers end it.
+fn over_roce(scene: trial::Scenario, cores: u16) -> Scenario {
+    let listeners = match scene.access {
+        Access::Iscsi { .. } => {
+            |volume: &dyn Volume| iscsi_listener(volume, Some([1; 16])).into_iter().collect()
+        }
+        Access::Nvme { .. } => {
+            |volume: &dyn Volume| nvme_listener(volume, Some([1; 16])).into_iter().collect()
+        }
+    };
+    Scenario { listeners, access: scene.access, cores }
+}
+
+fn host_over_roce(cores: u16) -> Scenario {
+    over_roce(nvme_rdma_scene(ROCE_AND_LONG), cores)
+}
+
+#[test]
+fn no_ghost_brings_old_data_back_where_every_disconnect_over_roce_is_lost() {
+    for cores in [1, 3] {
+        let initiator = over_roce(iser_scene(ROCE_AND_LONG), cores);
+        for scenario in [initiator, host_over_roce(cores)] {
+            replay::run("where_every_disconnect_over_roce_is_lost", ROCE_TRIALS, |seed| {
+                moves(seed, CUTS, &scenario, PlantedBug::None)
+            });
+        }
+    }
+}
+
+fn is_found(bug: PlantedBug, scenario: &Scenario, patience: u64) {
+    let mut broken = (0..patience).filter_map(|seed| moves(seed, CUTS, scenario, bug).err());
+    let found = broken.find(|failure| matches!(failure.root(), TrialFailure::Content(_)));
+    eprintln!("{found:?}");
+    assert!(found.is_some(), "{bug:?} is not found in {patience} trials of {scenario:?}");
+}
+
 #[test]
 fn a_hurry_is_found() {
     for scenario in [redirected(1), redirected(3), multipath(1), multipath(3)] {
-        let mut broken =
-            (0..PATIENCE).filter_map(|seed| moves(seed, CUTS, &scenario, PlantedBug::NoQuietTime).err());
-        let found = broken.find(|failure| matches!(failure.root(), TrialFailure::Content(_)));
-        eprintln!("{found:?}");
-        assert!(found.is_some(), "a hurry is not found in {PATIENCE} trials of {scenario:?}");
+        is_found(PlantedBug::NoQuietTime, &scenario, PATIENCE);
+    }
+    for scenario in [host_over_roce(1), host_over_roce(3)] {
+        is_found(PlantedBug::NoQuietTime, &scenario, ROCE_PATIENCE);
     }
 }

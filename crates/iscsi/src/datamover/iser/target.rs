@@ -44,6 +44,8 @@ struct TaskSlot {
     buf: Option<Buf>,
     /// The part that is being read.
     reading: Option<DataRange>,
+    /// The task has ended while its data was being read.
+    is_orphan: bool,
     generation: u32,
 }
 
@@ -124,6 +126,11 @@ impl<Q: ManagedQueuePair> IserTarget<Q> {
         self.slots.get_mut(index)
     }
 
+    /// Data of this task is being read, though it has ended.
+    fn is_orphan(&self, task: TaskHandle) -> bool {
+        self.slots.get(usize::from(task.0)).is_some_and(|slot| slot.is_orphan)
+    }
+
     /// The initiator's memory of a task.
     fn remote(&mut self, task: TaskHandle, task_tag: u32) -> Option<RemoteMemory> {
         let known = self.slot(task).and_then(|slot| slot.remote);
@@ -178,6 +185,11 @@ impl<Q: ManagedQueuePair> IserTarget<Q> {
             Some(Outgoing::Pdu(pdu)) => {
                 self.send_pdu(pdu, numbers);
                 Sent::Something
+            }
+            Some(Outgoing::Put(put, remote)) if self.is_orphan(put.task) => {
+                // So it does at the end of a command, which may end the memory by itself.
+                self.queue.push_front(Outgoing::Put(put, remote));
+                Sent::Nothing
             }
             Some(Outgoing::Put(put, remote)) if put.data.is_empty() => {
                 self.send_status(&put, remote, numbers);
@@ -240,7 +252,10 @@ impl<Q: ManagedQueuePair> IserTarget<Q> {
     /// Takes back what a read has filled. Says whose it was, if the task still wants it.
     fn end_read(&mut self, owner: Owner, completed: Completed) -> Option<TaskHandle> {
         let slot = self.slots.get_mut(usize::from(owner.task.0));
-        let slot = slot.filter(|slot| slot.live && slot.generation == owner.generation);
+        let mut slot = slot.filter(|slot| slot.generation == owner.generation);
+        if let Some(ended) = slot.take_if(|slot| !slot.live) {
+            ended.is_orphan = false;
+        }
         let Some(slot) = slot else {
             self.orphans = self.orphans.saturating_sub(1);
             return None;
@@ -328,7 +343,8 @@ impl<Q: ManagedQueuePair> TargetDatamover for IserTarget<Q> {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         if let Some(slot) = self.slot_or_new(task) {
-            *slot = TaskSlot { remote, live: true, buf: Some(resources.buf), reading: None, generation };
+            let buf = Some(resources.buf);
+            *slot = TaskSlot { remote, live: true, buf, reading: None, is_orphan: false, generation };
         }
     }
 
@@ -336,6 +352,7 @@ impl<Q: ManagedQueuePair> TargetDatamover for IserTarget<Q> {
         let slot = self.slot(task).filter(|slot| slot.live)?;
         slot.live = false;
         let buf = slot.buf.take();
+        slot.is_orphan = buf.is_none();
         if buf.is_none() {
             self.orphans = self.orphans.saturating_add(1);
         }
