@@ -111,7 +111,7 @@ def as_fio_says(folder):
     (run,) = (folder / "runs").iterdir()
     demand("report: " in said and (run / "report.html").stat().st_size, "no report was written", said)
     found = results(run)
-    demand(len(found) == 20, f"{len(found)} results, not two arms and the control five times each")
+    demand(20 <= len(found) <= 40, f"{len(found)} results, not two arms and the control five times each, disturbed pairs twice")
     for at, result in found:
         text = (at / "fio.json").read_text()
         same_figures(result, json.loads(text[text.index("{") :]))
@@ -229,7 +229,7 @@ def failed_point(folder):
     demand(named and "block" in named[-1], "the point is not named with the reason", said)
     demand("bs=4k: IOPS, A against B: " in said and "INVALID: bs=4k" not in said, "the other point does not stand", said)
     (run,) = (folder / "runs").iterdir()
-    demand(len(results(run, "points")) == 10, f"{len(results(run, 'points'))} results, not two arms five times at one point")
+    demand(10 <= len(results(run, "points")) <= 20, f"{len(results(run, 'points'))} results, not two arms five times at one point")
     demand("bs=1000" in (run / "report.html").read_text(), "the report does not name the point")
 
 
@@ -410,7 +410,7 @@ def resumed_to_the_end(folder):
     """A run on loopback that was killed and cleaned is resumed to its end."""
     path = killed_and_cleaned(folder, [scenario(folder, ISCSI, window=(0.1, 0.7))], 12, {"process"})
     measured_once(path, lambda: lab(folder, "resume", path))
-    demand(len(results(path)) == 20, f"{len(results(path))} results, not two arms and the control five times each")
+    demand(20 <= len(results(path)) <= 40, f"{len(results(path))} results, not two arms and the control five times each")
 
 
 def resumed_in_namespaces(folder):
@@ -495,7 +495,7 @@ def shares(folder):
         demand(len(rates) == 3 and rates[1] == most[arm], f"arm {arm}: {most[arm]} is not the median of {rates}")
     demand(all("--rate" not in one["tool"]["argv"] and "16" in one["tool"]["argv"] for one in loops), "a calibration is no closed loop of depth 16")
     measured = [result for _, result in results(run, "points")]
-    demand(len(measured) == 20, f"{len(measured)} results, not two arms at two points five times")
+    demand(20 <= len(measured) <= 40, f"{len(measured)} results, not two arms at two points five times")
     for one in measured:
         share = float(one["point"][0]["value"].rstrip("%")) / 100
         wanted = share * most[one["arm"]]
@@ -511,7 +511,8 @@ def rebuilt(folder):
     found = [result for _, result in results(run, "points")]
     for point in "12":
         own = [one for one in found if one["point"][0]["value"] == point]
-        demand(len(own) == 10 and all(one["load"]["read"]["ios"] > 0 for one in own), f"{len(own)} results with {point} cores, not ten with I/Os")
+        # Disturbed pairs are taken again, once each at most.
+        demand(10 <= len(own) <= 20 and all(one["load"]["read"]["ios"] > 0 for one in own), f"{len(own)} results with {point} cores, not ten with I/Os")
         demand(all(sum(one["cpu"]["target"].values()) > 0 for one in own), f"the target's time with {point} cores was not counted")
     demand(not ledger(run), "something was left behind", ledger(run))
 
@@ -523,13 +524,13 @@ def servers(folder):
     head, rest = text[: text.index("[[arm]]")], text[text.index("[topology]") :]
     parts = [f"[[arm]]\nkey = '{key}'\nname = '{name}'\ninitiator = '{name}'\ntarget = 'none'\nevidence = {{ kind = 'real' }}\n" for key, name in arms.items()]
     path = folder / "servers.toml"
-    path.write_text("".join([head, *parts, rest]))
+    path.write_text("".join(["compares = ['initiator']\n", head, *parts, rest]))
     lab(folder, "run", path, "--runs", folder / "runs")
     (run,) = (folder / "runs").iterdir()
     found = [result for _, result in results(run, "points")]
     for key, name in arms.items():
         own = [one for one in found if one["arm"] == key]
-        demand(len(own) == 5 and all(one["load"]["read"]["ios"] > 0 and one["load"]["errors"] == 0 for one in own), f"{name} was not measured, or had errors")
+        demand(5 <= len(own) <= 10 and all(one["load"]["read"]["ios"] > 0 and one["load"]["errors"] == 0 for one in own), f"{name} was not measured, or had errors")
         demand(all(sum(one["cpu"]["adapter"].values()) > 0 for one in own), f"{name} took no time")
 
 

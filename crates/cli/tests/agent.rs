@@ -19,6 +19,7 @@ const SCENARIO: &str = r#"
 id = "test.two-hosts"
 title = "Two hosts"
 question = "Does a target on one host and a load on another give a result with both hosts' processors?"
+compares = ["protocol"]
 
 [source]
 publication = "Linerate"
@@ -178,7 +179,12 @@ fn measure_across(folder: &Path, (target, host): (&Agent, &Agent), namespace: Op
     let [log, said] = ["lab.log", "lab.out"].map(|name| fs::read_to_string(folder.join(name)).unwrap());
     assert!(status.success(), "{status}: {log}{said}");
     let all = results(&folder.join("runs"));
-    assert_eq!(all.len(), 20, "five of each arm, and of both in the control: {log}");
+    // Disturbed pairs are taken again, once each at most.
+    assert!(
+        (20..=40).contains(&all.len()),
+        "{} results, not five of each arm and of both in the control: {log}",
+        all.len()
+    );
     for result in &all {
         assert!(result["load"]["read"]["ios"].as_u64().unwrap() > 0, "{result}");
         assert!(seconds(&result["cpu"]["host"]) > 0.0 && seconds(&result["cpu"]["target"]) > 0.0, "{result}");

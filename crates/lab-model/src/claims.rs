@@ -12,14 +12,20 @@ pub mod evaluate;
 pub mod grammar;
 mod reasons;
 
+use std::cell::RefCell;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
 use crate::result::{Coordinate, PointResult, point_name};
-use crate::scenario::{Claim, Scenario, needs};
-use evaluate::{Scope, Seen, Truth};
+use crate::scenario::{Claim, Scenario, needs, primary};
+use crate::statistics::SEED;
+use crate::statistics::bootstrap::Bootstrap;
+use crate::statistics::control::Widths;
+use crate::statistics::number::real_length;
+use crate::statistics::verdict::LEVEL;
+use evaluate::{Evidenced, Look, Scope, Seen, Truth};
 use grammar::Test;
 pub use reasons::NotMeasured;
 use reasons::{ArmEvidence, Incomparable, NotTestable};
@@ -43,6 +49,8 @@ pub struct Judgement {
     pub missing: Vec<String>,
     /// What was tested in its place, because something is missing.
     pub stand_in: Option<StandIn>,
+    /// Whether it is one of the few that the report stands for; its verdict is corrected for all of those.
+    pub primary: bool,
     /// The points that were looked at, for the claim or its stand-in; empty when the test speaks of all points together.
     pub checks: Vec<Check>,
 }
@@ -106,42 +114,154 @@ impl Judgement {
     }
 }
 
-/// The verdict on each claim of a scenario, in its order. `site_has` names what is there of what claims may need
-/// ([`needs::NEEDS`]). The control block's results must not be among `results`.
-pub fn judge(scenario: &Scenario, results: &[PointResult], site_has: &[String]) -> Vec<Judgement> {
-    scenario.claims.iter().map(|claim| judge_one(scenario, claim, results, site_has)).collect()
+/// What a run measured, as far as claims ask.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Measured<'a> {
+    /// Results of the points.
+    pub results: &'a [PointResult],
+    /// Results of the control block.
+    pub control: &'a [PointResult],
+    /// What is there of what claims may need ([`needs::NEEDS`]).
+    pub site_has: &'a [String],
 }
 
-fn judge_one(scenario: &Scenario, claim: &Claim, results: &[PointResult], site_has: &[String]) -> Judgement {
-    let missing: Vec<&str> =
-        claim.needs.iter().filter(|need| !site_has.contains(need)).map(String::as_str).collect();
-    let tested =
-        || test(scenario, claim, results).unwrap_or_else(|reason| Verdict::not_testable(reason.to_string()));
-    let needs = || Verdict::not_testable(format!("it needs {}", missing.join(", ")));
-    let (own, in_place) = match (&claim.here, substitute(claim, results)) {
-        (_, None) if missing.is_empty() => (tested(), None),
-        (here, Some(why)) if missing.is_empty() => {
-            (Verdict::not_testable(why.clone()), Some((here.clone().unwrap_or(why), tested())))
+/// The verdict on each claim of a scenario, in its order.
+///
+/// Primary claims are corrected for each other by Holm's method: all are judged so surely that their number is paid for; those that
+/// are decided leave the family, and the others are judged again with what is left to pay. Each of the others is judged by itself,
+/// and may be wrong in one of twenty reports.
+pub fn judge(scenario: &Scenario, measured: Measured<'_>) -> Vec<Judgement> {
+    judge_with(&RefCell::new(Bootstrap::new(SEED)), scenario, measured)
+}
+
+/// The same with draws that were made before.
+pub(crate) fn judge_with(
+    bootstrap: &RefCell<Bootstrap>,
+    scenario: &Scenario,
+    measured: Measured<'_>,
+) -> Vec<Judgement> {
+    let widths = Widths::of_with(&mut bootstrap.borrow_mut(), measured.control);
+    let bench = Bench { scenario, measured, widths: &widths, bootstrap };
+    let mut judged: Vec<Option<Judgement>> = vec![None; scenario.claims.len()];
+    let mut open: Vec<usize> = Vec::new();
+    for (place, claim) in scenario.claims.iter().enumerate() {
+        let judgement = bench.judge(claim, LEVEL);
+        if claim.primary && judgement.is_tested() {
+            open.push(place);
+        } else if let Some(slot) = judged.get_mut(place) {
+            *slot = Some(judgement);
         }
-        (Some(here), _) => (needs(), Some((here.clone(), tested()))),
-        (None, _) => (needs(), None),
-    };
-    let stand_in = in_place.as_ref().map(|(what, verdict)| StandIn {
-        what: what.clone(),
-        outcome: verdict.outcome,
-        why: verdict.why.clone(),
-    });
-    Judgement {
-        claim: claim.id.clone(),
-        text: claim.text.clone(),
-        test: claim.test.clone(),
-        derived: claim.derived.clone(),
-        outcome: own.outcome,
-        why: own.why,
-        missing: missing.iter().map(|name| sentence(name)).collect(),
-        stand_in,
-        checks: in_place.map_or(own.checks, |(_, verdict)| verdict.checks),
     }
+    while !open.is_empty() {
+        let level = primary::level(open.len());
+        for &place in &open {
+            let claim = scenario.claims.get(place);
+            if let (Some(slot), Some(claim)) = (judged.get_mut(place), claim) {
+                *slot = Some(bench.judge(claim, level));
+            }
+        }
+        let before = open.len();
+        open.retain(|&place| !judged.get(place).and_then(Option::as_ref).is_some_and(Judgement::is_decided));
+        if open.len() == before {
+            break;
+        }
+    }
+    judged.into_iter().flatten().collect()
+}
+
+/// What every claim of a run is judged with.
+#[derive(Clone, Copy)]
+struct Bench<'a> {
+    scenario: &'a Scenario,
+    measured: Measured<'a>,
+    widths: &'a Widths,
+    bootstrap: &'a RefCell<Bootstrap>,
+}
+
+impl Judgement {
+    /// The verdict on what was tested: the claim itself, or what stands in for it.
+    fn tested(&self) -> Outcome {
+        self.stand_in.as_ref().map_or(self.outcome, |stand_in| stand_in.outcome)
+    }
+
+    /// Whether anything was tested.
+    fn is_tested(&self) -> bool {
+        self.tested() != Outcome::NotTestable
+    }
+
+    /// Whether that came out one way or the other.
+    fn is_decided(&self) -> bool {
+        matches!(self.tested(), Outcome::Reproduced | Outcome::Contradicted)
+    }
+}
+
+impl Bench<'_> {
+    fn judge(self, claim: &Claim, level: f64) -> Judgement {
+        let results = self.measured.results;
+        let missing: Vec<&str> = claim
+            .needs
+            .iter()
+            .filter(|need| !self.measured.site_has.contains(need))
+            .map(String::as_str)
+            .collect();
+        let tested =
+            || self.test(claim, level).unwrap_or_else(|reason| Verdict::not_testable(reason.to_string()));
+        let needs = || Verdict::not_testable(format!("it needs {}", missing.join(", ")));
+        let (own, in_place) = match (&claim.here, substitute(claim, results)) {
+            (_, None) if missing.is_empty() => (tested(), None),
+            (here, Some(why)) if missing.is_empty() => {
+                (Verdict::not_testable(why.clone()), Some((here.clone().unwrap_or(why), tested())))
+            }
+            (Some(here), _) => (needs(), Some((here.clone(), tested()))),
+            (None, _) => (needs(), None),
+        };
+        let stand_in = in_place.as_ref().map(|(what, verdict)| StandIn {
+            what: what.clone(),
+            outcome: verdict.outcome,
+            why: verdict.why.clone(),
+        });
+        Judgement {
+            claim: claim.id.clone(),
+            text: claim.text.clone(),
+            test: claim.test.clone(),
+            derived: claim.derived.clone(),
+            outcome: own.outcome,
+            why: own.why,
+            missing: missing.iter().map(|name| sentence(name)).collect(),
+            stand_in,
+            primary: claim.primary,
+            checks: in_place.map_or(own.checks, |(_, verdict)| verdict.checks),
+        }
+    }
+
+    fn test(self, claim: &Claim, level: f64) -> Result<Verdict, NotTestable> {
+        let written = claim.test.as_deref().ok_or(NotTestable::NoTest)?;
+        let test = Test::parse(written).map_err(NotTestable::Grammar)?;
+        if self.scenario.arms.is_empty() {
+            return Err(NotTestable::NothingRuns(self.scenario.missing.clone()));
+        }
+        let Measured { results, .. } = self.measured;
+        comparable(&test, results)?;
+        let evidence = Evidenced { results, widths: self.widths, bootstrap: self.bootstrap };
+        let scope = Scope::new(self.scenario, evidence, &claim.at)?;
+        let mut verdict = if test.depends_on_point() {
+            over_points(
+                scope.points().iter().map(|point| check(&scope, &test, Look::new(point, level))).collect(),
+            )
+        } else {
+            let Seen { truth, detail } = scope.look(&test, Look::new(&[], level / parts(&test)));
+            Verdict { outcome: outcome(truth.holds()), why: because(&truth, &detail), checks: Vec::new() }
+        };
+        for limit in scope.shared_limits(&test) {
+            verdict.why = format!("{}; {limit}", verdict.why);
+        }
+        Ok(verdict)
+    }
+}
+
+/// Comparisons of a test: each is a chance to err.
+fn parts(test: &Test) -> f64 {
+    real_length(test.comparisons().max(1))
 }
 
 /// A claim that needs something speaks of the thing itself: whatever a site declares, arms that are not labelled real only stand
@@ -177,29 +297,22 @@ impl Verdict {
     }
 }
 
-fn test(scenario: &Scenario, claim: &Claim, results: &[PointResult]) -> Result<Verdict, NotTestable> {
-    let written = claim.test.as_deref().ok_or(NotTestable::NoTest)?;
-    let test = Test::parse(written).map_err(NotTestable::Grammar)?;
-    if scenario.arms.is_empty() {
-        return Err(NotTestable::NothingRuns(scenario.missing.clone()));
-    }
-    comparable(&test, results)?;
-    let scope = Scope::new(scenario, results, &claim.at)?;
-    let mut verdict = if test.depends_on_point() {
-        over_points(scope.points().iter().map(|point| check(&scope, &test, point)).collect())
-    } else {
-        let Seen { truth, detail } = scope.look(&test, &[]);
-        Verdict { outcome: outcome(truth.holds()), why: because(&truth, &detail), checks: Vec::new() }
+/// A test that must hold everywhere is reproduced when it surely holds at each point, which needs no correction; one point at which
+/// it surely does not contradicts it, and for that every point and every part of the test has had its chance.
+fn check(scope: &Scope<'_>, test: &Test, look: Look<'_>) -> (Truth, Check) {
+    let level = look.level / if test.has_choices() { parts(test) } else { 1.0 };
+    let Seen { truth, detail } = scope.look(test, Look { level, ..look });
+    let truth = match truth {
+        Truth::No => {
+            let every = look.level / parts(test) / real_length(scope.points().len());
+            match scope.look(test, Look { level: every, ..look }).truth {
+                Truth::No => Truth::No,
+                _ => Truth::Open("too close to say so of one of several points".to_owned()),
+            }
+        }
+        other => other,
     };
-    for limit in scope.shared_limits(&test) {
-        verdict.why = format!("{}; {limit}", verdict.why);
-    }
-    Ok(verdict)
-}
-
-fn check(scope: &Scope<'_>, test: &Test, point: &[Coordinate]) -> (Truth, Check) {
-    let Seen { truth, detail } = scope.look(test, point);
-    let check = Check { point: point.to_vec(), holds: truth.holds(), detail: because(&truth, &detail) };
+    let check = Check { point: look.point.to_vec(), holds: truth.holds(), detail: because(&truth, &detail) };
     (truth, check)
 }
 
@@ -258,6 +371,10 @@ fn comparable(test: &Test, results: &[PointResult]) -> Result<(), Incomparable> 
     clash.map_or(Ok(()), |(one, other)| Err(Incomparable::new(*one, *other)))
 }
 
+#[cfg(test)]
+mod procedure;
+#[cfg(test)]
+mod synthetic_pairs;
 #[cfg(test)]
 #[path = "claims_tests.rs"]
 mod tests;

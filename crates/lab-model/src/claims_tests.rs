@@ -19,8 +19,10 @@ fn claim(rest: &str) -> Scenario {
     scenario(&format!("[[claim]]\nid='c'\ntext='t'\n{rest}"))
 }
 
+/// Beside a control that finds no difference.
 fn judged(rest: &str, results: &[PointResult]) -> Judgement {
-    judge(&claim(rest), results, &[]).remove(0)
+    let control = control_of(0.0);
+    judge(&claim(rest), Measured { results, control: &control, site_has: &[] }).remove(0)
 }
 
 fn outcome_of(test: &str, results: &[PointResult]) -> Outcome {
@@ -104,12 +106,189 @@ fn points_are_taken_together_by_functions() {
         ("any(ratio(iops) > 1.9)", Outcome::Reproduced),
         ("first(bs, ratio(iops) < 1.5) > 4096", Outcome::Reproduced),
         ("first(bs, ratio(iops) < 1.5) > 8192", Outcome::Contradicted),
+        ("first(bs, ratio(iops) < 0.5) <= 16384", Outcome::Contradicted),
         ("max(iops(A)) / max(iops(B)) > 1", Outcome::NotEnough),
     ] {
         assert_eq!(outcome_of(test, &results), expected, "{test}");
     }
     let judgement = judged("test='share(ratio(iops) > 1) >= 0.66'", &results);
     assert_eq!(judgement.words(), "reproduced: share(ratio(iops) > 1) = 0.67");
+}
+
+#[test]
+fn an_arm_that_never_gets_there_contradicts_where_it_should() {
+    let judgement = judged("test='first(bs, ratio(iops) > 3) <= 4096'", &blocks("bs=4k", 2.0));
+    assert_eq!(judgement.words(), "contradicted: first(bs, ratio(iops) > 3) = never");
+}
+
+/// Six blocks of an arm against itself that reach about `reach` to either side.
+fn control_of(reach: f64) -> Vec<PointResult> {
+    let mut results = Vec::new();
+    for (repetition, wobble) in (1..).zip([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0]) {
+        results.push(result("A", repetition, 10_000.0 * (1.0 + wobble * reach)));
+        results.push(result("A2", repetition, 10_000.0));
+    }
+    results
+}
+
+#[test]
+fn what_the_control_cannot_tell_apart_is_not_shown() {
+    let results = blocks("bs=4k", 1.08);
+    let with = |control: &[PointResult], test: &str| {
+        let measured = Measured { results: &results, control, site_has: &[] };
+        judge(&claim(&format!("test='{test}'")), measured).remove(0).outcome
+    };
+    assert_eq!(with(&control_of(0.01), "ratio(iops) > 1"), Outcome::Reproduced);
+    assert_eq!(with(&control_of(0.10), "ratio(iops) > 1"), Outcome::NotEnough);
+    assert_eq!(with(&control_of(0.10), "ratio(iops) > 0.5"), Outcome::Reproduced, "far beyond the control");
+    assert_eq!(with(&control_of(0.10), "ratio(iops) > 2"), Outcome::Contradicted);
+}
+
+#[test]
+fn without_a_control_nothing_is_said_of_two_arms() {
+    let results = blocks("bs=4k", 2.0);
+    let mut disturbed = control_of(0.01);
+    for result in disturbed.iter_mut().filter(|result| result.repetition <= 2) {
+        result.flags.push(Flag::Contended { detail: "12 %".to_owned() });
+    }
+    for control in [&[], disturbed.as_slice()] {
+        let judged = |test: &str| {
+            let measured = Measured { results: &results, control, site_has: &[] };
+            judge(&claim(&format!("test='{test}'")), measured).remove(0)
+        };
+        for test in [
+            "ratio(iops) > 1",
+            "ratio(iops) > 3",
+            "iops(B) / iops(A) < 1",
+            "mean(ratio(iops)) > 1",
+            "share(ratio(iops) > 1) > 0.5",
+            "iops(A) - iops(B) > 1",
+            "iops(A) > 0.0001 * iops(B)",
+            "max(iops(A)) / min(iops(B)) > 0.001",
+            "first(bs, iops(A) > 1) <= first(bs, iops(B) > 1)",
+        ] {
+            let judgement = judged(test);
+            assert_eq!(judgement.outcome, Outcome::NotEnough, "{test}: {}", judgement.why);
+        }
+        let why = judged("iops(A) - iops(B) > 1").why;
+        assert!(why.contains("not shown: the control has too few undisturbed pairs"), "{why}");
+        for test in ["iops(A) > 1", "iops(A) > 1 and iops(B) > 1", "iops(A) <= 100 * max(iops(A))"] {
+            assert_eq!(judged(test).outcome, Outcome::Reproduced, "{test} compares no arms");
+        }
+    }
+}
+
+#[test]
+fn differences_and_both_sides_are_no_surer_than_the_control() {
+    let mut results = blocks("bs=4k", 1.08);
+    for result in &mut results {
+        let base = if result.arm == "A" { 10_800.0 } else { 10_000.0 };
+        result.load = self::result(&result.arm, 1, base).load;
+    }
+    let with = |reach: f64, test: &str| {
+        let control = control_of(reach);
+        let measured = Measured { results: &results, control: &control, site_has: &[] };
+        judge(&claim(&format!("test='{test}'")), measured).remove(0).outcome
+    };
+    for test in ["iops(A) - iops(B) > 0", "iops(A) > iops(B)", "max(iops(A)) / max(iops(B)) > 1"] {
+        assert_eq!(with(0.0, test), Outcome::Reproduced, "{test}");
+        assert_eq!(with(0.10, test), Outcome::NotEnough, "{test}");
+    }
+    assert_eq!(with(0.10, "iops(A) > 10700"), Outcome::Reproduced, "a number is no arm");
+}
+
+#[test]
+fn latency_added_over_local_is_no_surer_than_a_whole_latency() {
+    let text = "[[arm]]\nkey='L'\nname='local'\ninitiator='local'\ntarget='none'\nevidence={kind='real'}\n\
+        [[claim]]\nid='c'\ntext='t'\ntest='added_latency(A) <= 6000'\n";
+    let timed = |arm: &str, repetition: u32, mean: f64| {
+        let mut result = PointResult { point: point("bs=4k"), ..result(arm, repetition, 1000.0) };
+        if let Some(read) = &mut result.load.read {
+            read.ios = 10;
+            read.latency = Some(crate::result::Latency { mean, ..crate::result::Latency::default() });
+        }
+        result
+    };
+    let results: Vec<PointResult> =
+        (1..=6).flat_map(|number| [timed("A", number, 105_000.0), timed("L", number, 100_000.0)]).collect();
+    let with = |reach: f64| {
+        let sides = |number: u32| {
+            let sign = if number % 2 == 0 { 1.0 } else { -1.0 };
+            [timed("A", number, 105_000.0 * (1.0 + sign * reach)), timed("A2", number, 105_000.0)]
+        };
+        let control: Vec<PointResult> = (1..=6).flat_map(sides).collect();
+        let measured = Measured { results: &results, control: &control, site_has: &[] };
+        judge(&scenario(text), measured).remove(0).outcome
+    };
+    assert_eq!(with(0.001), Outcome::Reproduced);
+    assert_eq!(with(0.05), Outcome::NotEnough, "5 % of 105 us are more than the microsecond that decides");
+}
+
+#[test]
+fn the_noisiest_control_and_that_of_the_metric_count() {
+    let results = blocks("bs=4k", 1.08);
+    let mut control = control_of(0.01);
+    control.extend(control_of(0.10).into_iter().map(|one| PointResult { point: point("bs=64k"), ..one }));
+    let measured = Measured { results: &results, control: &control, site_has: &[] };
+    assert_eq!(judge(&claim("test='ratio(iops) > 1'"), measured).remove(0).outcome, Outcome::NotEnough);
+    // The control did not have transactions: the widest of what it had counts.
+    let widths = Widths::of(&control);
+    assert!(widths.width(crate::scenario::Metric::Iops).unwrap() > 0.09);
+    assert_eq!(widths.width(crate::scenario::Metric::Transactions), None);
+    assert_eq!(
+        widths.gate(crate::scenario::Metric::Transactions),
+        widths.width(crate::scenario::Metric::Iops)
+    );
+}
+
+#[test]
+fn contended_unsteady_and_throttled_pairs_do_not_count() {
+    for flag in [
+        Flag::Contended { detail: "12 %".to_owned() },
+        Flag::NoSteadyState { detail: "-40 %".to_owned() },
+        Flag::Throttled { detail: "a quota".to_owned() },
+    ] {
+        let mut results = blocks("bs=4k", 2.0);
+        for result in results.iter_mut().filter(|result| result.arm == "B" && result.repetition <= 4) {
+            result.flags.push(flag.clone());
+        }
+        let judgement = judged("test='ratio(iops) > 1'", &results);
+        assert_eq!(
+            judgement.words(),
+            "not enough: not shown: machine too restless (4 of 6 pairs contended, unsteady or throttled), iops of A and B at bs=4k at bs=4k"
+        );
+        assert_eq!(outcome_of("iops(B) > 1", &results), Outcome::NotEnough);
+        assert_eq!(outcome_of("iops(A) > 1", &results), Outcome::Reproduced);
+    }
+}
+
+#[test]
+fn primary_claims_pay_for_each_other_and_exploratory_ones_do_not() {
+    let results = blocks("bs=4k", 1.022);
+    let outcomes = |primary: usize| -> Vec<Outcome> {
+        let claims: Vec<String> = (0..5)
+            .map(|id| {
+                let threshold = if id == 0 { "ratio(iops) > 1" } else { "ratio(iops) > 1.02" };
+                format!("[[claim]]\nid='c{id}'\ntext='t'\ntest='{threshold}'\nprimary={}\n", id < primary)
+            })
+            .collect();
+        let control = control_of(0.0);
+        let measured = Measured { results: &results, control: &control, site_has: &[] };
+        judge(&scenario(&claims.concat()), measured).iter().map(|one| one.outcome).collect()
+    };
+    assert_eq!(outcomes(0)[0], Outcome::Reproduced);
+    assert_eq!(outcomes(5)[0], Outcome::NotEnough, "one of five has to be the surer");
+}
+
+#[test]
+fn a_greatest_value_pays_for_the_number_of_points() {
+    let mut results = blocks("bs=4k", 1.022);
+    assert_eq!(outcome_of("max(ratio(iops)) > 1", &results), Outcome::Reproduced);
+    for bs in ["8k", "16k", "32k", "64k", "128k", "256k", "512k", "1m"] {
+        results.extend(blocks(&format!("bs={bs}"), 1.0));
+    }
+    assert_eq!(outcome_of("max(ratio(iops)) > 1", &results), Outcome::NotEnough);
+    assert_eq!(outcome_of("any(ratio(iops) > 1)", &results), Outcome::NotEnough);
 }
 
 #[test]
@@ -170,12 +349,14 @@ fn a_stand_in_is_never_the_claim_itself() {
          ratio(iops) = 2.00 (CI 1.96–2.04) at bs=4k"
     );
     let site = ["offload adapter".to_owned(), "25GbE".to_owned()];
-    let judgement = judge(&claim(text), &results, &site).remove(0);
+    let control = control_of(0.0);
+    let measured = Measured { results: &results, control: &control, site_has: &site };
+    let judgement = judge(&claim(text), measured).remove(0);
     assert_eq!(
         (judgement.outcome, judgement.stand_in, judgement.missing.len()),
         (Outcome::Reproduced, None, 0)
     );
-    let judgement = judge(&claim(text), &results, &site[..1]).remove(0);
+    let judgement = judge(&claim(text), Measured { site_has: &site[..1], ..measured }).remove(0);
     assert_eq!((judgement.outcome, judgement.missing.len()), (Outcome::NotTestable, 1));
 }
 
@@ -190,7 +371,8 @@ fn what_a_site_declares_makes_no_stand_in_the_thing_itself() {
         result.evidence = Evidence::Scaled { factor: "link 25 to 2.5 Gbit/s".to_owned() };
     }
     let site = ["offload adapter".to_owned()];
-    let judgement = judge(&claim(text), &results, &site).remove(0);
+    let judgement =
+        judge(&claim(text), Measured { results: &results, site_has: &site, ..Measured::default() }).remove(0);
     assert_eq!(judgement.outcome, Outcome::NotTestable);
     assert_eq!(judgement.why, "arm A is scaled, not the thing itself");
     assert_eq!(judgement.stand_in.unwrap().what, "two programs");
@@ -251,7 +433,7 @@ fn every_scenario_s_tests_are_read() {
                 count += 1;
             }
         }
-        assert_eq!(judge(&loaded.scenario, &[], &[]).len(), loaded.scenario.claims.len());
+        assert_eq!(judge(&loaded.scenario, Measured::default()).len(), loaded.scenario.claims.len());
     }
     assert!(count >= 50, "only {count} tests were found");
 }

@@ -9,6 +9,7 @@ pub mod claims;
 pub mod effectiveness;
 pub mod evidence;
 pub mod jetstress;
+pub mod offered;
 pub mod result;
 pub mod scenario;
 pub mod seal;

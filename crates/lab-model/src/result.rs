@@ -397,6 +397,17 @@ impl PointResult {
         })
     }
 
+    /// What makes it count for no verdict, though it is valid: the machine was busy with something else, slowed down, or the rate
+    /// was not steady. Such a measurement is taken again while there is time.
+    pub fn doubt(&self) -> Option<&str> {
+        self.flags.iter().find_map(|flag| match flag {
+            Flag::Contended { detail } | Flag::NoSteadyState { detail } | Flag::Throttled { detail } => {
+                Some(detail.as_str())
+            }
+            _ => None,
+        })
+    }
+
     /// `bs=4k rw=randread`.
     pub fn point_name(&self) -> String {
         point_name(&self.point)

@@ -2,7 +2,8 @@
 //!
 //! Points are matched by arm and coordinates. Runs with the same identity were measured in interleaved blocks, so their
 //! repetitions are pairs and drift cancels; others are not paired ([`unpaired`]), and the comparison says so. What was
-//! measured on the thing itself is not set against a stand-in unless that is asked for by name.
+//! measured on the thing itself is not set against a stand-in unless that is asked for by name. Arms of one run are compared beside
+//! that run's control, as in its report.
 
 mod table;
 mod threshold;
@@ -20,6 +21,7 @@ use crate::report::run::Run;
 use lab_model::result::{Coordinate, PointResult, point_name};
 use lab_model::scenario::Metric;
 use lab_model::statistics::bootstrap::{Bootstrap, median};
+use lab_model::statistics::control::Widths;
 use lab_model::statistics::metric::{Context, value_of};
 use lab_model::statistics::number::count;
 use lab_model::statistics::pairing::ArmPair;
@@ -281,6 +283,8 @@ struct How<'a> {
     /// What the runs are called.
     names: ArmPair<'a>,
     pairing: Pairing,
+    /// What the control cannot tell apart, where arms of one run are compared.
+    widths: Option<&'a Widths>,
 }
 
 fn compared(one: Compared<'_>, other: Compared<'_>, options: &Options) -> Result<Comparison> {
@@ -304,8 +308,10 @@ fn compared(one: Compared<'_>, other: Compared<'_>, options: &Options) -> Result
         notes: notes(a, b, pairing, &matched),
     };
     let mut bootstrap = Bootstrap::new(SEED);
+    let widths = own.then(|| Widths::of(&a.control));
+    let how = How { names, pairing, widths: widths.as_ref() };
     for metric in metrics(options, a, b) {
-        comparison.rows.extend(rows(&mut bootstrap, &matched, How { names, pairing }, metric));
+        comparison.rows.extend(rows(&mut bootstrap, &matched, how, metric));
     }
     Ok(comparison)
 }
@@ -466,7 +472,7 @@ fn value(metric: Metric, result: &PointResult) -> Option<f64> {
 fn rows(
     bootstrap: &mut Bootstrap,
     groups: &[Group<'_>],
-    How { names, pairing }: How<'_>,
+    How { names, pairing, widths }: How<'_>,
     metric: Metric,
 ) -> Vec<Row> {
     let sides: Vec<Sides> = groups.iter().map(|group| Sides::of(group, metric)).collect();
@@ -493,8 +499,13 @@ fn rows(
             metric,
             pairs,
             unusable,
+            doubtful: 0,
             ratio,
             finding: ratio.map_or(Finding::NotEnough, finding),
+        };
+        let verdict = match widths {
+            Some(widths) => verdict.beside(widths.gate(metric)),
+            None => verdict,
         };
         rows.push(Row {
             arm: group.arm.clone(),
@@ -550,7 +561,7 @@ fn middle(values: &BTreeMap<u32, f64>) -> Option<f64> {
 fn words(verdict: &PointVerdict, pairing: Pairing) -> String {
     let words = verdict.words();
     match (pairing, verdict.finding) {
-        (Pairing::Paired, _) => words,
+        (Pairing::Paired, _) | (_, Finding::NoControl) => words,
         (Pairing::Unpaired, Finding::Higher | Finding::Lower) => {
             words.replace(" pairs)", " repetitions of each, unpaired)")
         }

@@ -123,7 +123,7 @@ fn nothing_is_fetched() {
 #[test]
 fn every_figure_has_a_table_and_a_file_with_the_same_rows() {
     let (_folder, report) = synthetic();
-    let ours = ["lab-steady-state", "lab-control", "lab-limiter"].map(str::to_owned);
+    let ours = ["lab-effectiveness", "lab-steady-state", "lab-control", "lab-limiter"].map(str::to_owned);
     for id in scenario().figures.into_iter().map(|figure| figure.id).chain(ours) {
         let rows = report.csv(&id);
         let figure = report.figure(&id);
@@ -136,6 +136,21 @@ fn every_figure_has_a_table_and_a_file_with_the_same_rows() {
             "{id}"
         );
         assert!(figure.contains("<details open class=\"data"), "{id}: open without scripts");
+    }
+}
+
+#[test]
+fn effectiveness_has_a_row_for_each_arm_with_a_bar_from_zero_and_its_interval() {
+    let (_folder, report) = synthetic();
+    let figure = report.figure("lab-effectiveness");
+    let rows =
+        figure.matches("<div class=\"row\">").count() + figure.matches("<div class=\"row absent\">").count();
+    assert_eq!(rows, scenario().arms.len());
+    let bars = figure.matches("<span class=\"reach").count();
+    assert!(bars > 1 && figure.matches("<span class=\"whisker").count() == bars, "{bars} bars");
+    for width in figure.split("style=\"width:").skip(1) {
+        let percent: f64 = width.split_once('%').unwrap().0.parse().unwrap();
+        assert!((0.0..=100.0).contains(&percent), "{percent}");
     }
 }
 
@@ -195,6 +210,45 @@ fn what_is_wrong_with_results_is_said() {
     ] {
         assert!(report.html.contains(words), "{words}");
     }
+}
+
+#[test]
+fn the_load_stands_first_with_its_commands() {
+    let (_folder, report) = synthetic();
+    let load = report.html.split_once("<section id=\"load\">").unwrap().1;
+    let (load, after) = load.split_once("</section>").unwrap();
+    for words in [
+        "<dt>block size</dt>",
+        "<dt>pattern</dt>",
+        "<dt>runtime</dt>",
+        "<dt>volumes</dt>",
+        "<dt>command of arm A</dt>",
+    ] {
+        assert!(load.contains(words), "{words}");
+    }
+    assert!(after.trim_start().starts_with("<section id=\"summary\">"));
+    assert!(report.html.contains("<dt>disturbed</dt>"));
+}
+
+#[test]
+fn an_arm_that_did_not_run_is_named_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    fixture::write_scenario(folder.path(), fixture::SCENARIO, Extent::Quick).unwrap();
+    for measured in measurements(&folder.path().join("points")) {
+        if measured.file_name().unwrap().to_str().unwrap().starts_with("B-") {
+            std::fs::remove_dir_all(measured).unwrap();
+        }
+    }
+    let path = folder.path().join("run.json");
+    let mut run: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    run["warnings"] = vec!["bs=4k: arm B is left out: tgtd is missing: apt install tgt"].into();
+    std::fs::write(&path, run.to_string()).unwrap();
+    let html = Report::of(folder.path()).html;
+    assert!(
+        html.contains("did not run: tgtd is missing: apt install tgt."),
+        "{}",
+        html.split_once("Summary</h2>").unwrap().1.get(..600).unwrap()
+    );
 }
 
 #[test]
@@ -310,6 +364,20 @@ fn a_result_that_was_changed_since_does_not_count_and_is_named() {
     let name = changed.strip_prefix(folder.path()).unwrap().display().to_string();
     let html = Report::of(folder.path()).html;
     assert!(html.contains(&format!("{name} does not count: {name} was changed")));
+}
+
+#[test]
+fn a_result_that_says_something_else_than_its_tool_does_not_count_though_its_seals_are_new() {
+    let folder = tempfile::tempdir().unwrap();
+    fixture::write(folder.path()).unwrap();
+    let own = measurements(&folder.path().join("points")).into_iter().min().unwrap();
+    let raw = "{\"jobs\": [{\"jobname\": \"lab\", \"read\": {\"total_ios\": 1, \"io_bytes\": 4096, \"iops\": 1.0, \
+        \"bw_bytes\": 4096.0, \"lat_ns\": {\"mean\": 1.0}}, \"write\": {\"total_ios\": 0, \"io_bytes\": 0, \"iops\": 0.0, \
+        \"bw_bytes\": 0.0, \"lat_ns\": {\"mean\": 0.0}}}]}";
+    std::fs::write(own.join("fio.json"), raw).unwrap();
+    let name = own.strip_prefix(folder.path()).unwrap().join("result.json").display().to_string();
+    let html = Report::of(folder.path()).html;
+    assert!(html.contains(&format!("{name} does not count: fio.json beside it says ")), "{name}");
 }
 
 #[test]

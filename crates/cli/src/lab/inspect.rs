@@ -6,7 +6,9 @@ use anyhow::Result;
 use clap::Parser;
 use lab_model::scenario::catalogue::{self, Loaded};
 use lab_model::scenario::describe;
-use lab_runner::run::preflight;
+use lab_model::scenario::feasibility::Feasibility;
+use lab_model::scenario::sweep::{self, Extent};
+use lab_runner::run::preflight::{self, Here};
 use lab_runner::site::Site;
 
 use crate::output;
@@ -33,12 +35,15 @@ pub(crate) struct ScenarioArgs {
 
 /// Lists the scenarios.
 pub(crate) fn list(args: &ListArgs) -> Result<u8> {
-    let present = preflight::present(&Site::default());
+    let site = Site::default();
+    let present = preflight::present(&site);
     let scenarios: Vec<Loaded> = match &args.folder {
         Some(folder) => catalogue::list_folder(folder)?,
         None => catalogue::list()?,
     };
-    let entries: Vec<_> = scenarios.iter().map(|loaded| describe::entry(loaded, &present)).collect();
+    let here = Here { site: &site, present: &present };
+    let entries: Vec<_> =
+        scenarios.iter().map(|loaded| describe::entry(loaded, &whole(here, loaded))).collect();
     if args.json {
         return output::line(&serde_json::to_string_pretty(&entries)?).map(|()| 0);
     }
@@ -53,7 +58,14 @@ pub(crate) fn list(args: &ListArgs) -> Result<u8> {
 /// Shows a scenario.
 pub(crate) fn show(args: &ScenarioArgs) -> Result<u8> {
     let loaded = catalogue::load(&args.scenario)?;
-    let present = preflight::present(&Site::default());
-    let text = if args.toml { loaded.text.clone() } else { describe::show(&loaded, &present) };
+    let site = Site::default();
+    let present = preflight::present(&site);
+    let here = Here { site: &site, present: &present };
+    let text = if args.toml { loaded.text.clone() } else { describe::show(&loaded, &whole(here, &loaded)) };
     output::line(text.trim_end()).map(|()| 0)
+}
+
+/// What can be run here of a scenario's whole sweep.
+fn whole(here: Here<'_>, loaded: &Loaded) -> Feasibility {
+    here.feasible(&loaded.scenario, sweep::points(&loaded.scenario, Extent::Full))
 }

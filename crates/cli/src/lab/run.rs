@@ -10,7 +10,7 @@ use lab_model::scenario::catalogue::{self, Loaded};
 use lab_model::scenario::describe;
 use lab_model::scenario::sweep::Extent;
 use lab_runner::run::plan::Plan;
-use lab_runner::run::preflight::{self, NotTestable};
+use lab_runner::run::preflight::{self, Here, NotTestable};
 use lab_runner::run::progress::{Event, Observer};
 use lab_runner::run::session::{self, Ended, Options};
 use lab_runner::run::store::{Opened, Store};
@@ -95,7 +95,8 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<u8> {
     let scenario = &loaded.scenario;
     let plan = Plan::new(scenario, args.what.extent(), args.what.budget.map(|span| span.0));
     let present = preflight::present(&site);
-    output::line(describe::plan(&loaded, args.what.extent(), &present)?.trim_end())?;
+    let feasible = Here { site: &site, present: &present }.feasible(scenario, plan.points.clone());
+    output::line(describe::plan(&loaded, &feasible)?.trim_end())?;
     if let Some(budget) = args.what.budget {
         output::line(&format!(
             "\nWithin {budget}: {} of {} points",

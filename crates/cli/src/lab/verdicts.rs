@@ -7,6 +7,7 @@ use lab_model::claims;
 use lab_model::result::{Flag, PointResult, point_name};
 use lab_model::scenario::{Arm, Scenario};
 use lab_model::statistics;
+use lab_model::statistics::control::Widths;
 use lab_model::statistics::metric::main_metric;
 use lab_runner::run::session::Ended;
 
@@ -21,10 +22,15 @@ pub(super) fn print(scenario: &Scenario, ended: &Ended, has: &[String]) -> Resul
     others.iter().try_for_each(|other| compare(scenario, ended, first, other))?;
     match &ended.control {
         Some(control) => output::line(&format!("control (A against A): {}", control.words()))?,
-        None => output::line("control (A against A): not enough pairs to say anything")?,
+        None => {
+            output::line("control (A against A): too few undisturbed pairs, so that no difference is shown")?
+        }
     }
-    for judgement in claims::judge(scenario, &ended.results, has) {
-        output::line(&format!("claim \"{}\": {}", judgement.text, judgement.words()))?;
+    let measured =
+        claims::Measured { results: &ended.results, control: &ended.control_results, site_has: has };
+    for judgement in claims::judge(scenario, measured) {
+        let kind = if judgement.primary { "claim" } else { "exploratory claim" };
+        output::line(&format!("{kind} \"{}\": {}", judgement.text, judgement.words()))?;
     }
     doubts(&ended.results)?;
     for why in &ended.invalid {
@@ -40,7 +46,9 @@ pub(super) fn print(scenario: &Scenario, ended: &Ended, has: &[String]) -> Resul
 
 fn compare(scenario: &Scenario, ended: &Ended, a: &Arm, b: &Arm) -> Result<()> {
     let metric = main_metric(scenario.workload.tool);
+    let width = Widths::of(&ended.control_results).gate(metric);
     for verdict in statistics::analyse(&ended.results, &a.key, &b.key, metric) {
+        let verdict = verdict.beside(width);
         let point = point_name(&verdict.point);
         output::line(&format!(
             "{point}: {}, {} against {}: {}",

@@ -2,9 +2,12 @@
 //!
 //! Arithmetic is that of intervals, which is never too sure; only ratios of two arms are paired by block, where what the
 //! two share cancels. Truth is Kleene's: an undecided part leaves the whole undecided unless the rest decides it.
+//!
+//! Nothing that compares arms passes the control: a ratio is as wide as the control at least, and so are the values of a comparison
+//! that names two arms, whether as a quotient, a difference or on its two sides. Without a control they are not numbers.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::grammar::{Aggregate, Arms, Comparison, Node, Operator, Test};
 use super::reasons::{NoNumber, NotMeasured};
@@ -12,10 +15,12 @@ use crate::result::{Coordinate, PointResult};
 use crate::scenario::{Metric, Scenario};
 use crate::statistics::bootstrap::{Bootstrap, median};
 use crate::statistics::context::Contexts;
+use crate::statistics::control::Widths;
 use crate::statistics::metric::{Scale, value_of};
 use crate::statistics::number::real_length;
 use crate::statistics::pairing::{ArmPair, pairs_with};
-use crate::statistics::{MIN_PAIRS, SEED, little, verdict};
+use crate::statistics::verdict::Restless;
+use crate::statistics::{MIN_PAIRS, little};
 
 /// A number with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,15 +76,75 @@ impl Truth {
     }
 }
 
+/// Where a test is evaluated, and how sure its intervals are to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Look<'a> {
+    /// The point; empty for a test of all points together.
+    pub point: &'a [Coordinate],
+    /// The chance with which an interval may miss.
+    pub level: f64,
+    /// What values are held against.
+    pub(super) against: Against,
+}
+
+/// What an arm's value is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Against {
+    /// A number, or the arm itself elsewhere.
+    Numbers,
+    /// Another arm's value.
+    Arms,
+}
+
+impl<'a> Look<'a> {
+    /// A test as a whole, so sure, at a point.
+    pub const fn new(point: &'a [Coordinate], level: f64) -> Self {
+        Self { point, level, against: Against::Numbers }
+    }
+
+    /// The same elsewhere.
+    const fn at<'b>(self, point: &'b [Coordinate]) -> Look<'b>
+    where
+        'a: 'b,
+    {
+        Look { point, level: self.level, against: self.against }
+    }
+
+    /// The same within a comparison of these two.
+    fn between(self, one: &Node, other: &Node) -> Self {
+        let mut arms = BTreeSet::new();
+        for side in [one, other] {
+            side.visit(&mut |node| {
+                if let Node::Value(_, arm, _) = node {
+                    arms.insert(arm.as_str());
+                }
+            });
+        }
+        Self { against: if arms.len() > 1 { Against::Arms } else { self.against }, ..self }
+    }
+}
+
+/// What claims are judged on.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidenced<'a> {
+    /// Results of the points.
+    pub results: &'a [PointResult],
+    /// What the control cannot tell apart.
+    pub widths: &'a Widths,
+    /// Draws that were made before.
+    pub bootstrap: &'a RefCell<Bootstrap>,
+}
+
 /// What a claim's test is evaluated on.
 #[derive(Debug)]
 pub struct Scope<'a> {
     results: &'a [PointResult],
+    widths: &'a Widths,
     contexts: Contexts<'a>,
     /// Settings that are the same at every point.
     fixed: &'a BTreeMap<String, String>,
     points: Vec<Vec<Coordinate>>,
-    bootstrap: RefCell<Bootstrap>,
+    bootstrap: &'a RefCell<Bootstrap>,
 }
 
 /// A number, or why there is none.
@@ -101,15 +166,17 @@ impl<'a> Scope<'a> {
     /// There are none.
     pub fn new(
         scenario: &'a Scenario,
-        results: &'a [PointResult],
+        evidence: Evidenced<'a>,
         at: &BTreeMap<String, String>,
     ) -> Result<Self, NotMeasured> {
+        let Evidenced { results, widths, bootstrap } = evidence;
         let mut scope = Self {
             results,
+            widths,
             contexts: Contexts::new(scenario, results),
             fixed: &scenario.workload.options,
             points: Vec::new(),
-            bootstrap: RefCell::new(Bootstrap::new(SEED)),
+            bootstrap,
         };
         for result in results {
             if !scope.points.contains(&result.point) && scope.lies(&result.point, at) {
@@ -128,10 +195,10 @@ impl<'a> Scope<'a> {
     }
 
     /// Whether a test holds at a point, and its numbers in words.
-    pub fn look(&self, test: &Test, point: &[Coordinate]) -> Seen {
-        let truth = self.truth(&test.0, point);
+    pub fn look(&self, test: &Test, look: Look<'_>) -> Seen {
+        let truth = self.truth(&test.0, look);
         let mut details = Vec::new();
-        self.describe(&test.0, point, &mut details);
+        self.describe(&test.0, look, &mut details);
         Seen { truth, detail: details.join(", ") }
     }
 
@@ -150,72 +217,114 @@ impl<'a> Scope<'a> {
         at.iter().all(|(axis, value)| own(axis).or_else(|| self.fixed.get(axis)) == Some(value))
     }
 
-    fn truth(&self, node: &Node, point: &[Coordinate]) -> Truth {
+    fn truth(&self, node: &Node, look: Look<'_>) -> Truth {
         match node {
             Node::Compare(comparison, one, other) => {
-                match (self.number(one, point), self.number(other, point)) {
+                let look = look.between(one, other);
+                match (self.number(one, look), self.number(other, look)) {
                     (Ok(one), Ok(other)) => compare(*comparison, one, other),
                     (Err(reason), _) | (_, Err(reason)) => Truth::Open(reason.to_string()),
                 }
             }
-            Node::And(one, other) => Truth::all([self.truth(one, point), self.truth(other, point)]),
+            Node::And(one, other) => Truth::all([self.truth(one, look), self.truth(other, look)]),
             Node::Or(one, other) => {
-                Truth::all([self.truth(one, point).not(), self.truth(other, point).not()]).not()
+                Truth::all([self.truth(one, look).not(), self.truth(other, look).not()]).not()
             }
-            Node::Not(one) => self.truth(one, point).not(),
-            Node::Over(Aggregate::All, one) => {
-                Truth::all(self.points.iter().map(|point| self.truth(one, point)))
-            }
+            Node::Not(one) => self.truth(one, look).not(),
+            Node::Over(Aggregate::All, one) => Truth::all(self.each(look).map(|look| self.truth(one, look))),
             Node::Over(Aggregate::Any, one) => {
-                Truth::all(self.points.iter().map(|point| self.truth(one, point).not())).not()
+                Truth::all(self.each(look).map(|look| self.truth(one, look).not())).not()
             }
             _ => Truth::Open(format!("`{node}` is neither true nor false")),
         }
     }
 
-    fn number(&self, node: &Node, point: &[Coordinate]) -> Evaluated {
+    fn number(&self, node: &Node, look: Look<'_>) -> Evaluated {
         match node {
             Node::Number(number) => Ok(Number::exactly(*number)),
-            Node::Value(metric, arm, at) => self.value(*metric, arm, &elsewhere(point, at)?),
-            Node::Ratio(metric, arms, at) => self.ratio(*metric, arms, &elsewhere(point, at)?),
-            Node::Negative(one) => self.number(one, point).map(Number::negative),
+            Node::Value(metric, arm, at) => self.value(*metric, arm, look.at(&elsewhere(look.point, at)?)),
+            Node::Ratio(metric, arms, at) => self.ratio(*metric, arms, look.at(&elsewhere(look.point, at)?)),
+            Node::Negative(one) => self.number(one, look).map(Number::negative),
             Node::Arithmetic(operator, one, other) => {
-                arithmetic(*operator, self.number(one, point)?, self.number(other, point)?)
+                arithmetic(*operator, self.number(one, look)?, self.number(other, look)?)
             }
-            Node::Over(Aggregate::Share, one) => Ok(self.share(one)),
-            Node::Over(aggregate, one) => self.over(*aggregate, one),
-            Node::First(axis, one) => self.first(axis, one),
+            Node::Over(Aggregate::Share, one) => Ok(self.share(one, look)),
+            Node::Over(aggregate, one) => self.over(*aggregate, one, look),
+            Node::First(axis, one) => self.first(axis, one, look),
             _ => Err(NoNumber::Truth(node.clone())),
         }
     }
 
-    fn value(&self, metric: Metric, arm: &str, point: &[Coordinate]) -> Evaluated {
-        let here = self.results.iter().filter(|result| result.arm == arm && result.point == point);
-        let mut values: Vec<f64> =
-            here.filter_map(|result| value_of(metric, result, &self.contexts.of(result))).collect();
+    /// Each of the claim's points, so sure that no point's interval misses more often than one alone would.
+    fn each<'b>(&'b self, look: Look<'_>) -> impl Iterator<Item = Look<'b>> {
+        let level = look.level / real_length(self.points.len());
+        let against = look.against;
+        self.points.iter().map(move |point| Look { point, level, against })
+    }
+
+    fn value(&self, metric: Metric, arm: &str, look: Look<'_>) -> Evaluated {
+        let here = self.results.iter().filter(|result| result.arm == arm && result.point == look.point);
+        let (doubtful, sound): (Vec<_>, Vec<_>) = here.partition(|result| result.doubt().is_some());
+        let value = |result: &&PointResult| value_of(metric, result, &self.contexts.of(result));
+        let mut values: Vec<f64> = sound.iter().filter_map(value).collect();
         values.sort_by(f64::total_cmp);
-        if values.len() < MIN_PAIRS {
-            return Err(too_few(metric, arm, point, values.len()));
-        }
-        let ends = self.bootstrap.borrow_mut().interval(&values);
+        let ends = self.bootstrap.borrow_mut().interval_at(&values, look.level);
         let number =
             ends.zip(median(&values)).map(|(ends, value)| Number { value, low: ends.low, high: ends.high });
-        number.ok_or_else(|| too_few(metric, arm, point, 0))
+        let number = number.filter(|_| values.len() >= MIN_PAIRS).ok_or_else(|| {
+            let counted =
+                Counted { sound: values.len(), doubtful: doubtful.iter().filter_map(value).count() };
+            too_few(metric, arm, look.point, counted)
+        })?;
+        match (metric, look.against) {
+            (Metric::AddedLatency, _) => Ok(number.give(self.added_strays(&sound)?)),
+            (_, Against::Arms) => Ok(number.give(number.value.abs() * (self.gate(metric)? / 2.0).exp_m1())),
+            (_, Against::Numbers) => Ok(number),
+        }
     }
 
-    fn ratio(&self, metric: Metric, Arms { a, b }: &Arms, point: &[Coordinate]) -> Evaluated {
-        let here = self.results.iter().filter(|result| result.point == point);
+    /// How far latency added over local may be from what was measured, ns: it is the difference of two arms, and strays as far as the
+    /// control lets a whole latency stray.
+    fn added_strays(&self, sound: &[&PointResult]) -> Result<f64, NoNumber> {
+        let mean = |result: &&PointResult| value_of(Metric::LatencyMean, result, &self.contexts.of(result));
+        let mut means: Vec<f64> = sound.iter().filter_map(mean).collect();
+        means.sort_by(f64::total_cmp);
+        Ok(median(&means).unwrap_or_default() * self.gate(Metric::LatencyMean)?.exp_m1())
+    }
+
+    /// What a difference of arms has to exceed: a logarithm.
+    fn gate(&self, metric: Metric) -> Result<f64, NoNumber> {
+        self.widths.gate(metric).ok_or(NoNumber::NoControl)
+    }
+
+    /// Never surer than the control, in which the same arm stood on both sides.
+    fn ratio(&self, metric: Metric, Arms { a, b }: &Arms, look: Look<'_>) -> Evaluated {
+        let here = self.results.iter().filter(|result| result.point == look.point);
         let value = |result: &PointResult| value_of(metric, result, &self.contexts.of(result));
         let pairs = pairs_with(here, ArmPair { a, b }, &value).pop();
-        let log_ratios = pairs.map(|pairs| pairs.log_ratios).unwrap_or_default();
-        verdict::ratio(&mut self.bootstrap.borrow_mut(), &log_ratios)
-            .map(|ratio| Number { value: ratio.median, low: ratio.low, high: ratio.high })
-            .ok_or_else(|| too_few(metric, &format!("{a} and {b}"), point, log_ratios.len()))
+        let (mut log_ratios, doubtful) =
+            pairs.map(|pairs| (pairs.log_ratios, pairs.doubtful)).unwrap_or_default();
+        log_ratios.sort_by(f64::total_cmp);
+        let ends = self.bootstrap.borrow_mut().interval_at(&log_ratios, look.level);
+        let ratio = ends.zip(median(&log_ratios)).filter(|_| log_ratios.len() >= MIN_PAIRS);
+        let (ends, middle) = ratio.ok_or_else(|| {
+            let counted = Counted { sound: log_ratios.len(), doubtful: wire::saturate(doubtful) };
+            too_few(metric, &format!("{a} and {b}"), look.point, counted)
+        })?;
+        let width = self.gate(metric)?;
+        Ok(Number {
+            value: middle.exp(),
+            low: ends.low.min(middle - width).exp(),
+            high: ends.high.max(middle + width).exp(),
+        })
     }
 
-    fn over(&self, aggregate: Aggregate, node: &Node) -> Evaluated {
-        let all: Vec<Number> =
-            self.points.iter().map(|point| self.number(node, point)).collect::<Result<_, _>>()?;
+    /// Extremes are those of as many intervals as there are points; a mean is as sure as each of its parts.
+    fn over(&self, aggregate: Aggregate, node: &Node, look: Look<'_>) -> Evaluated {
+        let all: Vec<Number> = match aggregate {
+            Aggregate::Mean => self.points.iter().map(|point| self.number(node, look.at(point))).collect(),
+            _ => self.each(look).map(|look| self.number(node, look)).collect::<Result<_, _>>(),
+        }?;
         let join = |of: fn(&Number) -> f64| {
             let numbers = all.iter().map(of);
             match aggregate {
@@ -228,9 +337,8 @@ impl<'a> Scope<'a> {
     }
 
     /// From the points at which it holds to those at which it may hold.
-    fn share(&self, node: &Node) -> Number {
-        let all: Vec<Option<bool>> =
-            self.points.iter().map(|point| self.truth(node, point).holds()).collect();
+    fn share(&self, node: &Node, look: Look<'_>) -> Number {
+        let all: Vec<Option<bool>> = self.each(look).map(|look| self.truth(node, look).holds()).collect();
         let share = |wanted: &[Option<bool>]| {
             real_length(all.iter().filter(|one| wanted.contains(one)).count()) / real_length(all.len())
         };
@@ -238,48 +346,61 @@ impl<'a> Scope<'a> {
         Number { value: f64::midpoint(low, high), low, high }
     }
 
-    /// The least value on an axis at which it surely holds; less sure where a lesser one is open.
-    fn first(&self, axis: &str, node: &Node) -> Evaluated {
-        let mut points: Vec<(f64, &[Coordinate])> = Vec::new();
-        for point in &self.points {
-            let value = point.iter().find(|here| here.axis == axis).and_then(|here| size(&here.value));
-            let value =
-                value.ok_or_else(|| NoNumber::NoValue { axis: axis.to_owned(), point: point.clone() })?;
-            points.push((value, point));
+    /// The least value on an axis at which it surely holds; less sure where a lesser one is open. Infinite where it never does.
+    fn first(&self, axis: &str, node: &Node, look: Look<'_>) -> Evaluated {
+        let mut points: Vec<(f64, Look<'_>)> = Vec::new();
+        for look in self.each(look) {
+            let value = look.point.iter().find(|here| here.axis == axis).and_then(|here| size(&here.value));
+            let lost = || NoNumber::NoValue { axis: axis.to_owned(), point: look.point.to_vec() };
+            points.push((value.ok_or_else(lost)?, look));
         }
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mut low = None;
-        for (value, point) in points {
-            match self.truth(node, point) {
+        for (value, look) in points {
+            match self.truth(node, look) {
                 Truth::Yes => return Ok(Number { value, low: low.unwrap_or(value), high: value }),
                 Truth::Open(_) => low = low.or(Some(value)),
                 Truth::No => {}
             }
         }
-        Err(NoNumber::Nowhere { condition: node.clone(), axis: axis.to_owned() })
+        Ok(Number { value: f64::INFINITY, low: low.unwrap_or(f64::INFINITY), high: f64::INFINITY })
     }
 
     /// Both sides of every comparison, as far as they were measured.
-    fn describe(&self, node: &Node, point: &[Coordinate], into: &mut Vec<String>) {
+    fn describe(&self, node: &Node, look: Look<'_>, into: &mut Vec<String>) {
         let Node::Compare(_, one, other) = node else {
             for child in node.children() {
                 match node {
                     Node::Over(..) | Node::First(..) => {}
-                    _ => self.describe(child, point, into),
+                    _ => self.describe(child, look, into),
                 }
             }
             return;
         };
+        let look = look.between(one, other);
         for side in [one, other] {
-            if let (false, Ok(number)) = (matches!(**side, Node::Number(_)), self.number(side, point)) {
+            if let (false, Ok(number)) = (matches!(**side, Node::Number(_)), self.number(side, look)) {
                 into.push(format!("{side} = {}", number.words(side)));
             }
         }
     }
 }
 
-fn too_few(metric: Metric, arms: &str, point: &[Coordinate], pairs: usize) -> NoNumber {
-    NoNumber::TooFew { metric, arms: arms.to_owned(), point: point.to_vec(), pairs }
+/// Measurements of something, or pairs of them.
+#[derive(Clone, Copy)]
+struct Counted {
+    sound: usize,
+    doubtful: usize,
+}
+
+fn too_few(metric: Metric, arms: &str, point: &[Coordinate], counted: Counted) -> NoNumber {
+    let Counted { sound, doubtful } = counted;
+    let (arms, point) = (arms.to_owned(), point.to_vec());
+    if sound + doubtful >= MIN_PAIRS {
+        let restless = Restless { doubtful: wire::saturate(doubtful), of: wire::saturate(sound + doubtful) };
+        return NoNumber::Restless { metric, arms, point, restless };
+    }
+    NoNumber::TooFew { metric, arms, point, pairs: sound }
 }
 
 /// A point with some coordinates replaced. An error names an axis that the point does not have.
@@ -307,7 +428,7 @@ const UNITS: [(&str, f64); 10] = [
 ];
 
 /// What a value of a numeric axis is worth: `512`, `4k`, `1m`, `100us`.
-fn size(text: &str) -> Option<f64> {
+pub(super) fn size(text: &str) -> Option<f64> {
     let unit = UNITS.iter().find_map(|(unit, worth)| Some((text.strip_suffix(unit)?, *worth)));
     let (digits, worth) = unit.unwrap_or((text, 1.0));
     Some(digits.trim().parse::<f64>().ok()? * worth)
@@ -356,6 +477,15 @@ impl Number {
         Self { value: -self.value, low: -self.high, high: -self.low }
     }
 
+    /// Not surer than this to either side.
+    const fn give(self, strays: f64) -> Self {
+        Self {
+            value: self.value,
+            low: self.low.min(self.value - strays),
+            high: self.high.max(self.value + strays),
+        }
+    }
+
     /// In the unit of the metric that the node is about.
     fn words(self, node: &Node) -> String {
         let Scale { divisor, unit } = scale(node);
@@ -401,6 +531,7 @@ fn is_plain(node: &Node) -> bool {
 /// Three digits where they say something, whole numbers from 100 on.
 fn significant(number: f64) -> String {
     match number.abs() {
+        size if size.is_infinite() => "never".to_owned(),
         size if size >= 100.0 => format!("{number:.0}"),
         size if size >= 10.0 => format!("{number:.1}"),
         _ => format!("{number:.2}"),

@@ -152,6 +152,20 @@ impl Test {
         places
     }
 
+    /// How many comparisons it has.
+    pub fn comparisons(&self) -> usize {
+        let mut count = 0;
+        self.0.visit(&mut |node| count += usize::from(matches!(node, Node::Compare(..))));
+        count
+    }
+
+    /// Whether it may hold in more than one way.
+    pub fn has_choices(&self) -> bool {
+        let mut found = false;
+        self.0.visit(&mut |node| found |= matches!(node, Node::Or(..) | Node::Not(_)));
+        found
+    }
+
     /// Whether it says something about a single point, and not only about all of them together.
     pub fn depends_on_point(&self) -> bool {
         self.0.depends_on_point()
@@ -159,7 +173,7 @@ impl Test {
 }
 
 impl Node {
-    fn visit<'a>(&'a self, look: &mut dyn FnMut(&'a Self)) {
+    pub(crate) fn visit<'a>(&'a self, look: &mut dyn FnMut(&'a Self)) {
         look(self);
         for child in self.children() {
             child.visit(look);

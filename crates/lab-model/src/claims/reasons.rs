@@ -8,6 +8,8 @@ use crate::evidence::Evidence;
 use crate::result::{Coordinate, point_name};
 use crate::scenario::Metric;
 use crate::statistics::MIN_PAIRS;
+use crate::statistics::control::NO_CONTROL;
+use crate::statistics::verdict::Restless;
 
 /// Why a claim cannot be tested.
 #[derive(Debug, thiserror::Error)]
@@ -88,9 +90,12 @@ pub(crate) enum NoNumber {
     /// The point has no number on the axis.
     #[error("{axis} has no numbers at {}", point_name(.point))]
     NoValue { axis: String, point: Vec<Coordinate> },
-    /// The condition holds nowhere on the axis.
-    #[error("`{condition}` surely holds at no {axis}")]
-    Nowhere { condition: Node, axis: String },
+    /// Too few pairs were undisturbed.
+    #[error("{restless}, {} of {arms} at {}", .metric.name(), point_name(.point))]
+    Restless { metric: Metric, arms: String, point: Vec<Coordinate>, restless: Restless },
+    /// Arms are compared, and the control cannot say what the bench makes up.
+    #[error("{NO_CONTROL}")]
+    NoControl,
     #[error("a divisor may be zero")]
     Divisor,
     /// The test names a value on an axis that the point does not have.

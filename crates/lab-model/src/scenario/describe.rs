@@ -8,10 +8,11 @@ use serde::Serialize;
 use super::calibration::Wanted;
 use super::catalogue::Loaded;
 use super::duration::{self, Seconds};
-use super::needs::{self, Present};
+use super::feasibility::{Feasibility, FeasiblePoint, Testable};
 use super::sweep::{self, Extent};
-use super::{Arm, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, topology};
-use crate::result::point_name;
+use super::{Arm, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, primary, topology};
+use crate::result::{Coordinate, point_name};
+use crate::statistics::power;
 
 /// A scenario in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,18 +35,20 @@ pub struct Entry {
     pub quick_points: usize,
     /// Claims that it tests or names.
     pub claims: usize,
+    /// Of those, claims on which there would be a verdict here, of themselves or of what stands in for them.
+    pub testable_claims: usize,
     /// Least seconds of a quick run, estimated.
     pub quick_seconds: f64,
     /// Least seconds of a whole run, estimated.
     pub seconds: f64,
-    /// Whether two arms at least can be compared on this machine.
+    /// Whether it can be run on this machine.
     pub runnable: bool,
     /// What is missing, a sentence each.
     pub missing: Vec<String>,
 }
 
-/// A scenario as a list shows it.
-pub fn entry(loaded: &Loaded, present: &Present) -> Entry {
+/// A scenario as a list shows it, and what can be run of its whole sweep.
+pub fn entry(loaded: &Loaded, feasible: &Feasibility) -> Entry {
     let scenario = &loaded.scenario;
     Entry {
         id: scenario.id.clone(),
@@ -57,15 +60,16 @@ pub fn entry(loaded: &Loaded, present: &Present) -> Entry {
         points: sweep::points(scenario, Extent::Full).len(),
         quick_points: sweep::points(scenario, Extent::Quick).len(),
         claims: scenario.claims.len(),
+        testable_claims: feasible.testable(),
         quick_seconds: duration::seconds(scenario, Extent::Quick).least,
         seconds: duration::seconds(scenario, Extent::Full).least,
-        runnable: needs::runnable(scenario, Extent::Full, present),
-        missing: needs::of_scenario(scenario, present),
+        runnable: feasible.runs,
+        missing: feasible.missing.clone(),
     }
 }
 
 /// What the experiment is: question, systems, arms, claims, published numbers, traps, what is scaled and what is missing.
-pub fn show(loaded: &Loaded, present: &Present) -> String {
+pub fn show(loaded: &Loaded, feasible: &Feasibility) -> String {
     let scenario = &loaded.scenario;
     let mut out = Text::default();
     out.line(&format!("{}: {}", scenario.id, scenario.title));
@@ -80,7 +84,8 @@ pub fn show(loaded: &Loaded, present: &Present) -> String {
         scenario.systems.iter().map(|system| format!("{}  {}", system.key, system.name)),
     );
     out.section("Compared here", scenario.arms.iter().map(arm));
-    out.section("Missing here", needs::of_scenario(scenario, present));
+    out.section("In which they differ", scenario.compares.iter().map(|aspect| aspect.name().to_owned()));
+    out.section("Missing here", feasible.missing.clone());
     out.section(
         "Smaller here",
         scenario.scales.iter().map(|scale| {
@@ -107,15 +112,18 @@ pub fn show(loaded: &Loaded, present: &Present) -> String {
     );
     out.section(
         "Claims",
-        scenario.claims.iter().map(|claim| {
+        scenario.claims.iter().zip(&feasible.claims).map(|(claim, here)| {
             let test = claim
                 .test
                 .as_ref()
                 .map_or_else(|| "not testable by numbers".to_owned(), |test| format!("tested as {test}"));
-            let lacks = needs::missing_for_claim(&claim.needs, present);
-            let lacks =
-                if lacks.is_empty() { String::new() } else { format!(" Needs {}.", claim.needs.join(", ")) };
-            format!("{}; {test}.{lacks}", claim.text)
+            let lacks = match here.testable {
+                Testable::Itself => String::new(),
+                _ if claim.needs.is_empty() => String::new(),
+                _ => format!(" Needs {}.", claim.needs.join(", ")),
+            };
+            let kind = if claim.primary { "primary" } else { "exploratory" };
+            format!("{} ({kind}); {test}.{lacks}", claim.text)
         }),
     );
     for table in &scenario.published {
@@ -131,18 +139,18 @@ pub fn show(loaded: &Loaded, present: &Present) -> String {
     out.0
 }
 
-/// What a run would do: points in their order, arms, pairs, seconds, and what would not be run and why.
-pub fn plan(loaded: &Loaded, extent: Extent, present: &Present) -> Result<String> {
+/// What a run would do: points in their order, arms, pairs, seconds, the claims that get a verdict, and what would not be run and why.
+pub fn plan(loaded: &Loaded, feasible: &Feasibility) -> Result<String> {
     let scenario = &loaded.scenario;
-    let points = sweep::points(scenario, extent);
+    let points: Vec<sweep::Point> = feasible.points.iter().map(|here| here.point.clone()).collect();
     let mut out = Text::default();
     out.line(&format!("{}: {}", scenario.id, scenario.question));
     if scenario.arms.is_empty() {
         out.line("Nothing of it can be run here.");
-        out.section("Missing", needs::of_scenario(scenario, present));
+        out.section("Missing", feasible.missing.clone());
         return Ok(out.0);
     }
-    let Seconds { least, most } = duration::seconds(scenario, extent);
+    let Seconds { least, most } = duration::of_points(scenario, &points);
     let design = &scenario.design;
     let mut counts = vec![
         format!(
@@ -157,9 +165,17 @@ pub fn plan(loaded: &Loaded, extent: Extent, present: &Present) -> Result<String
             "about {} to {}, with {} pairs of an arm against itself as control",
             time(least),
             time(most),
-            design.min_pairs
+            primary::control_pairs(scenario)
         ),
     ];
+    if points.iter().any(|point| primary::decides(scenario, point)) {
+        counts.push(format!(
+            "up to {} pairs where a primary claim is decided: so many show a difference of {:.0} % in nine of ten runs that scatter by {:.0} %",
+            primary::design(scenario, decisive(scenario, &points)).max_pairs,
+            power::EFFECT * 100.0,
+            power::NOISE * 100.0
+        ));
+    }
     counts.push(format!("a point ends early when its ratio is known to ±{:.0} %", design.half_width * 100.0));
     out.section("Design", counts);
     out.section("Calibrated first", calibrated(scenario, &points));
@@ -170,9 +186,25 @@ pub fn plan(loaded: &Loaded, extent: Extent, present: &Present) -> Result<String
         built.push(format!("{}  {}", arm.key, built_as(&topology::at(scenario, arm, first)?)));
     }
     out.section("Built for the first point", built);
-    out.section("Points, in order", points.iter().map(|point| of_point(scenario, point, present)));
-    out.section("Missing", needs::of_scenario(scenario, present));
+    out.section("Points, in order", feasible.points.iter().map(of_point));
+    out.section(
+        "Claims",
+        scenario.claims.iter().zip(&feasible.claims).map(|(claim, here)| {
+            let verdict = match &here.testable {
+                Testable::Itself => "tested".to_owned(),
+                Testable::InPlace { what } => format!("in its place: {what}"),
+                Testable::No(why) => format!("not testable here: {}", why.join("; ")),
+            };
+            format!("{}: {verdict}", claim.text)
+        }),
+    );
+    out.section("Missing", feasible.missing.clone());
     Ok(out.0)
+}
+
+/// A point at which a primary claim is decided.
+fn decisive<'a>(scenario: &Scenario, points: &'a [sweep::Point]) -> &'a [Coordinate] {
+    points.iter().find(|point| primary::decides(scenario, point)).map(Vec::as_slice).unwrap_or_default()
 }
 
 fn arm(arm: &Arm) -> String {
@@ -214,17 +246,11 @@ fn built_as(topology: &Topology) -> String {
     )
 }
 
-fn of_point(scenario: &Scenario, point: &sweep::Point, present: &Present) -> String {
-    let lacking: Vec<String> = scenario
-        .arms
-        .iter()
-        .filter_map(|arm| {
-            let lacks = needs::missing_at(scenario, arm, point, present);
-            (!lacks.is_empty()).then(|| format!("not {}: {}", arm.key, lacks.join("; ")))
-        })
-        .collect();
+fn of_point(here: &FeasiblePoint) -> String {
+    let lacking: Vec<String> =
+        here.left_out.iter().map(|arm| format!("not {}: {}", arm.arm, arm.lacks.join("; "))).collect();
     let lacking = if lacking.is_empty() { String::new() } else { format!("  ({})", lacking.join("; ")) };
-    format!("{}{lacking}", point_name(point))
+    format!("{}{lacking}", point_name(&here.point))
 }
 
 fn rows(table: &Published) -> Vec<String> {
@@ -284,6 +310,17 @@ impl Text {
 mod tests {
     use super::*;
     use crate::scenario::catalogue;
+    use crate::scenario::needs::Present;
+
+    fn feasible(loaded: &Loaded, extent: Extent, present: &Present) -> Feasibility {
+        Feasibility::of(&loaded.scenario, sweep::points(&loaded.scenario, extent), present)
+    }
+
+    /// A plan on a machine that has nothing.
+    fn planned(id: &str, extent: Extent) -> String {
+        let loaded = of(id);
+        plan(&loaded, &feasible(&loaded, extent, &Present::default())).unwrap()
+    }
 
     fn of(id: &str) -> Loaded {
         catalogue::load(id).unwrap()
@@ -293,32 +330,33 @@ mod tests {
     fn every_scenario_is_listed_shown_and_planned() {
         let present = Present::default();
         for loaded in catalogue::list().unwrap() {
-            let entry = entry(&loaded, &present);
+            let here = feasible(&loaded, Extent::Full, &present);
+            let entry = entry(&loaded, &here);
             assert!(entry.runnable || !entry.missing.is_empty(), "{} says not why", entry.id);
-            let shown = show(&loaded, &present);
+            let shown = show(&loaded, &here);
             let claims = &loaded.scenario.claims;
             assert!(shown.contains(&loaded.scenario.question), "{shown}");
             assert!(claims.iter().all(|claim| shown.contains(&claim.text)), "{shown}");
-            let planned = plan(&loaded, Extent::Full, &present).unwrap();
+            let planned = plan(&loaded, &here).unwrap();
             assert!(entry.missing.iter().all(|missing| planned.contains(missing)), "{planned}");
         }
     }
 
     #[test]
     fn a_plan_says_which_arm_does_not_run_and_why() {
-        let planned = plan(&of("quick"), Extent::Full, &Present::default()).unwrap();
+        let planned = planned("quick", Extent::Full);
         assert!(planned.contains("bs=4k  (not C: root"), "{planned}");
         assert!(planned.contains("2 points, 4 arms, 5 to 5 pairs each"), "{planned}");
-        let windows = plan(&of("marvell-41000.iscsi.windows"), Extent::Quick, &Present::default()).unwrap();
+        let windows = self::planned("marvell-41000.iscsi.windows", Extent::Quick);
         assert!(windows.contains("Nothing of it can be run here") && windows.contains("Windows Server 2019"));
     }
 
     #[test]
     fn a_plan_says_what_is_calibrated() {
-        let planned = plan(&of("linerate.cores"), Extent::Quick, &Present::default()).unwrap();
+        let planned = planned("linerate.cores", Extent::Quick);
         assert!(planned.contains("what C does at most: the median of 3 closed loops"), "{planned}");
         assert!(planned.contains("shares of arm C's"), "{planned}");
-        let plain = plan(&of("linerate.bench"), Extent::Quick, &Present::default()).unwrap();
+        let plain = self::planned("linerate.bench", Extent::Quick);
         assert!(!plain.contains("Calibrated"), "{plain}");
     }
 
@@ -327,9 +365,9 @@ mod tests {
         let quick = of("quick");
         assert!(duration::seconds(&quick.scenario, Extent::Full).most < 180.0);
         let mut root = Present::default();
-        assert!(needs::runnable(&quick.scenario, Extent::Full, &root), "two arms need nothing");
+        assert!(feasible(&quick, Extent::Full, &root).runs, "two arms need nothing");
         root.add("root");
-        assert!(entry(&quick, &root).missing.is_empty());
+        assert!(entry(&quick, &feasible(&quick, Extent::Full, &root)).missing.is_empty());
     }
 
     #[test]

@@ -8,9 +8,11 @@ pub mod calibration;
 pub mod catalogue;
 pub mod describe;
 pub mod duration;
+pub mod feasibility;
 pub mod lint;
 pub mod needs;
 pub mod options;
+pub mod primary;
 pub mod sweep;
 pub mod topology;
 
@@ -39,6 +41,9 @@ pub struct Scenario {
     /// What is compared here. Empty when nothing can be run here; `missing` then says why.
     #[serde(default, rename = "arm")]
     pub arms: Vec<Arm>,
+    /// In what arms differ; whatever else they differ in is refused. Each names a suspect for every ratio, so one is best.
+    #[serde(default)]
+    pub compares: Vec<Aspect>,
     /// What would be needed to run what has no arm here: hardware, systems, or parts of Linerate.
     #[serde(default)]
     pub missing: Vec<String>,
@@ -71,6 +76,38 @@ pub struct Scenario {
     /// Traps of the publication that the report must point out: one of [`lint::TRAPS`], a colon, and how it shows there.
     #[serde(default)]
     pub traps: Vec<String>,
+}
+
+/// Something in which arms may differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aspect {
+    /// What makes the I/Os and counts them.
+    LoadGenerator,
+    /// What an I/O passes between the load generator and the protocol.
+    Hops,
+    /// Whose initiator speaks.
+    Initiator,
+    /// What is spoken.
+    Protocol,
+    /// Whose target answers.
+    Target,
+    /// The arms' own `with`.
+    Settings,
+}
+
+impl Aspect {
+    /// In a sentence.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LoadGenerator => "the load generator",
+            Self::Hops => "the hops of an I/O",
+            Self::Initiator => "the initiator",
+            Self::Protocol => "the protocol",
+            Self::Target => "the target",
+            Self::Settings => "settings",
+        }
+    }
 }
 
 /// How it is found what an arm does at most.
@@ -579,6 +616,10 @@ pub enum Metric {
     LatencyRead,
     /// Median latency of writes alone, ns.
     LatencyWrite,
+    /// Mean latency of reads alone, ns.
+    LatencyReadMean,
+    /// Mean latency of the writes of a second section, a database's log, ns.
+    LatencyLog,
     /// Mean latency of the reads of the volume's block device, ns.
     VolumeRead,
     /// Mean latency of the writes of the volume's block device, ns.
@@ -603,12 +644,16 @@ pub enum Metric {
     CpuPerGib,
     /// Transactions per second.
     Transactions,
-    /// Per cent of the link's payload rate.
+    /// Per cent of the link's payload rate, in the busier direction.
     LineRate,
+    /// Per cent of the link's payload rate in the lesser direction: what both directions reach at once.
+    LineRateBoth,
     /// Latency beyond the local arm's, ns.
     AddedLatency,
     /// Bytes per second of the other loads on the link, together.
     NeighbourBandwidth,
+    /// Most resident memory of the host's side, bytes.
+    MemoryHost,
 }
 
 /// Numbers of the publication.
@@ -680,4 +725,13 @@ pub struct Claim {
     /// Added or corrected by arithmetic, such as `2.86, not 3`.
     #[serde(default)]
     pub derived: Option<String>,
+    /// One of the few whose verdicts the report stands for; the others are exploratory ([`primary`]).
+    #[serde(default, skip_serializing_if = "is_exploratory")]
+    pub primary: bool,
+}
+
+/// Whether a claim is not primary.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_exploratory(primary: &bool) -> bool {
+    !*primary
 }

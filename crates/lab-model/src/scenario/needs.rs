@@ -35,6 +35,14 @@ pub const NEEDS: &[Need] = &[
     need("rdma adapter", "an adapter with RDMA: /sys/class/infiniband is empty"),
     need("two hosts", "a second host; a site file names it, with `linerate lab agent` running there"),
     need(
+        "direct cable",
+        "a cable between two hosts with no switch on the way; a site file that has one declares it",
+    ),
+    need(
+        "switch",
+        "a second way between the two hosts, through a switch; a site file that has one declares it",
+    ),
+    need(
         "four nodes",
         "four hosts for the cluster; a site file names them, with `linerate lab agent` on each",
     ),
@@ -174,35 +182,6 @@ pub fn missing_at(
     needs.into_iter().filter(|need| !present.has(need.name)).map(|need| need.missing).collect()
 }
 
-/// What keeps a claim from being tested as it stands: an empty list means that a verdict speaks of the claim itself.
-pub fn missing_for_claim(needs: &[String], present: &Present) -> Vec<String> {
-    let absent = needs.iter().filter(|name| !present.has(name));
-    absent.map(|name| find(name).map_or_else(|| name.clone(), |need| need.missing.to_owned())).collect()
-}
-
-/// Everything that is missing for a whole scenario: what it says itself, and what its arms lack at any point.
-pub fn of_scenario(scenario: &Scenario, present: &Present) -> Vec<String> {
-    let mut all = scenario.missing.clone();
-    for point in sweep::points(scenario, sweep::Extent::Full) {
-        for arm in &scenario.arms {
-            for sentence in missing_at(scenario, arm, &point, present) {
-                if !all.iter().any(|known| known == sentence) {
-                    all.push(sentence.to_owned());
-                }
-            }
-        }
-    }
-    all
-}
-
-/// Whether at least two arms lack nothing at the same point.
-pub fn runnable(scenario: &Scenario, extent: sweep::Extent, present: &Present) -> bool {
-    sweep::points(scenario, extent).iter().any(|point| {
-        let whole = |arm: &&Arm| missing_at(scenario, arm, point, present).is_empty();
-        scenario.arms.iter().filter(whole).count() >= 2
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,16 +209,5 @@ mod tests {
         let lacks = missing_at(&scenario, &scenario.arms[0], &points[1], &present);
         assert_eq!(lacks.len(), 1);
         assert!(lacks[0].contains("install nftables"), "{lacks:?}");
-        assert_eq!(of_scenario(&scenario, &present), lacks);
-        assert!(!runnable(&scenario, sweep::Extent::Full, &present), "one arm is not a comparison");
-    }
-
-    #[test]
-    fn a_claim_says_what_it_lacks_in_a_sentence() {
-        let needs = ["offload adapter".to_owned(), "windows".to_owned()];
-        let mut present = Present::default();
-        present.add("windows");
-        let lacks = missing_for_claim(&needs, &present);
-        assert_eq!(lacks, [find("offload adapter").unwrap().missing]);
     }
 }

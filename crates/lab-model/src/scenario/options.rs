@@ -21,7 +21,10 @@ const fn known(name: &'static str, meaning: &'static str) -> Known {
 /// Settings of the lab, usable with every tool.
 pub const LAB: &[Known] = &[
     known("job", "a named set of options of `workload.jobs`"),
-    known("link", "rate that the link is shaped to, such as 5Gbit; or unshaped, or loopback"),
+    known(
+        "link",
+        "rate that the link is shaped to, such as 5Gbit; or unshaped, loopback, or physical: to a second host",
+    ),
     known("mtu", "bytes of payload of an Ethernet frame"),
     known("volume", "volume of each logical unit or namespace, as a URL"),
     known("volumes", "logical units or namespaces of each target"),

@@ -99,6 +99,7 @@ fn link(settings: &BTreeMap<String, String>, link: &mut Link) -> Result<()> {
     match settings.get("link").map(String::as_str) {
         None => {}
         Some("loopback") => (link.kind, link.rate) = (LinkKind::Loopback, None),
+        Some("physical") => (link.kind, link.rate) = (LinkKind::Physical, None),
         Some("unshaped") => link.rate = None,
         Some(rate) => {
             ensure!(link.kind != LinkKind::Loopback, "link = {rate:?}: loopback has no rate; take a veth");

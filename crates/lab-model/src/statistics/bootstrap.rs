@@ -28,13 +28,20 @@ type Medians = Vec<((usize, usize), u32)>;
 #[derive(Debug, Clone)]
 pub struct Bootstrap {
     seed: u64,
-    tables: BTreeMap<usize, Table>,
+    draws: BTreeMap<usize, Medians>,
+    ends: BTreeMap<Asked, Ends>,
 }
 
-/// What the intervals of all samples of one size have in common.
-#[derive(Debug, Clone)]
-struct Table {
-    medians: Medians,
+/// What ends depend on: a number of values, and the bits of a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Asked {
+    count: usize,
+    level: u64,
+}
+
+/// How far the intervals of all samples of one size reach at one level.
+#[derive(Debug, Clone, Copy)]
+struct Ends {
     /// Resamples beyond each end.
     tail: u32,
     /// Standard errors to each side of the mean, by Student.
@@ -44,29 +51,42 @@ struct Table {
 impl Bootstrap {
     /// Draws that `seed` decides.
     pub const fn new(seed: u64) -> Self {
-        Self { seed, tables: BTreeMap::new() }
+        Self { seed, draws: BTreeMap::new(), ends: BTreeMap::new() }
     }
 
     /// The 95 % interval of the median of `sorted` (ascending). `None` without values; for fewer than
     /// [`MIN_PAIRS`] values, which have no honest interval, their range.
     pub fn interval(&mut self, sorted: &[f64]) -> Option<Interval> {
-        let table = self.table(sorted.len());
-        let (low, high) = percentiles(&table.medians, sorted, table.tail)?;
+        self.interval_at(sorted, LEVEL)
+    }
+
+    /// The same with a chance of `level`, which is above 0 and below 1, that it misses. Where several things are judged together,
+    /// each has to be the surer.
+    pub fn interval_at(&mut self, sorted: &[f64], level: f64) -> Option<Interval> {
+        let Ends { tail, reach } = self.ends(sorted.len(), level);
+        let (low, high) = percentiles(self.draws(sorted.len()), sorted, tail)?;
         if sorted.len() < MIN_PAIRS {
             return Some(Interval { low, high });
         }
-        let around = student::interval_within(sorted, table.reach)?;
+        let around = student::interval_within(sorted, reach)?;
         Some(Interval { low: low.min(around.low), high: high.max(around.high) })
     }
 
-    fn table(&mut self, count: usize) -> &Table {
+    fn draws(&mut self, count: usize) -> &Medians {
         let seed = self.seed;
-        self.tables.entry(count).or_insert_with(|| {
-            let reach = student::quantile(count.saturating_sub(1).max(1));
-            Table { medians: resample(seed, count), tail: tail(count, reach), reach }
+        self.draws.entry(count).or_insert_with(|| resample(seed, count))
+    }
+
+    fn ends(&mut self, count: usize, level: f64) -> Ends {
+        *self.ends.entry(Asked { count, level: level.to_bits() }).or_insert_with(|| {
+            let reach = student::quantile_at(count.saturating_sub(1).max(1), level);
+            Ends { tail: tail(count, reach), reach }
         })
     }
 }
+
+/// The chance that an interval misses, unless another is asked for.
+const LEVEL: f64 = 0.05;
 
 /// The values with at least `tail` resampled medians up to and from them.
 fn percentiles(medians: &Medians, sorted: &[f64], tail: u32) -> Option<(f64, f64)> {
@@ -127,7 +147,7 @@ fn middle_values(drawn: &mut [usize]) -> (usize, usize) {
 impl Bootstrap {
     /// The percentile interval as textbooks have it, which is too narrow for few values.
     pub(crate) fn plain(&mut self, sorted: &[f64]) -> Option<(f64, f64)> {
-        percentiles(&self.table(sorted.len()).medians, sorted, DRAWS / 40)
+        percentiles(self.draws(sorted.len()), sorted, DRAWS / 40)
     }
 }
 
@@ -163,7 +183,7 @@ mod tests {
     fn tails_are_wider_for_fewer_values_and_never_empty() {
         // 10,000 times the normal tail beyond t(97.5 %) * sqrt(n / (n - 1)).
         let mut bootstrap = Bootstrap::new(3);
-        let mut tail = |count| bootstrap.table(count).tail;
+        let mut tail = |count| bootstrap.ends(count, LEVEL).tail;
         assert_eq!([1, 2, 5, 8, 12].map(&mut tail), [1, 1, 10, 58, 108]);
         assert!((225..=250).contains(&tail(100)), "{}", tail(100));
     }

@@ -54,8 +54,10 @@ pub fn value_of(metric: Metric, point: &PointResult, context: &Context) -> Optio
 
 fn load_value(metric: Metric, point: &PointResult, context: &Context) -> Option<f64> {
     match metric {
+        Metric::Iops if !moved(point) => volume_iops(point),
         Metric::Iops => has_ios(point).then(|| point.iops()),
-        Metric::Bandwidth => moved(point).then(|| point.bytes_per_second()),
+        Metric::Bandwidth if !moved(point) => point.extra.get("volume_bytes_per_second").copied(),
+        Metric::Bandwidth => Some(point.bytes_per_second()),
         Metric::LatencyMean => mean_latency(point),
         Metric::LatencyMin => latencies(point)?.iter().map(|latency| latency.min).reduce(f64::min),
         Metric::LatencyMax => latencies(point)?.iter().map(|latency| latency.max).reduce(f64::max),
@@ -66,13 +68,19 @@ fn load_value(metric: Metric, point: &PointResult, context: &Context) -> Option<
         Metric::LatencyP9999 => percentile_of_all(&latencies(point)?, "p99.99"),
         Metric::LatencyRead => median(point.load.read.as_ref()),
         Metric::LatencyWrite => median(point.load.write.as_ref()),
+        Metric::LatencyReadMean => mean(point.load.read.as_ref()),
+        Metric::LatencyLog => mean(point.load.log.as_ref()),
         Metric::VolumeRead => point.extra.get("volume_read_ns").copied(),
         Metric::VolumeWrite => point.extra.get("volume_write_ns").copied(),
+        Metric::MemoryHost => point.memory.get("host").map(|&bytes| real(bytes)),
         Metric::Transactions => point.extra.get(TRANSACTIONS).copied(),
         Metric::NeighbourBandwidth => (!point.neighbours.is_empty())
             .then(|| point.neighbours.iter().map(|neighbour| neighbour.bytes_per_second).sum()),
         Metric::LineRate => {
             busier_direction(point).zip(context.payload_rate).map(|(busy, rate)| busy / rate * 100.0)
+        }
+        Metric::LineRateBoth => {
+            lesser_direction(point).zip(context.payload_rate).map(|(lesser, rate)| lesser / rate * 100.0)
         }
         Metric::AddedLatency => {
             mean_latency(point).zip(context.local_latency).map(|(here, local)| here - local)
@@ -126,6 +134,13 @@ fn latencies(point: &PointResult) -> Option<Vec<&Latency>> {
     point.directions().map(|direction| direction.latency.as_ref()).collect()
 }
 
+/// What a database asked of its volume; the database's own point has transactions and no I/Os.
+fn volume_iops(point: &PointResult) -> Option<f64> {
+    let [reads, writes] =
+        ["volume_reads_per_second", "volume_writes_per_second"].map(|name| point.extra.get(name));
+    Some(reads? + writes?)
+}
+
 /// Means weigh as many I/Os as they stand for.
 fn mean_latency(point: &PointResult) -> Option<f64> {
     if !moved(point) {
@@ -139,6 +154,16 @@ fn mean_latency(point: &PointResult) -> Option<f64> {
 
 fn median(direction: Option<&Direction>) -> Option<f64> {
     percentile_of_all(&[direction?.latency.as_ref()?], "p50")
+}
+
+fn mean(direction: Option<&Direction>) -> Option<f64> {
+    Some(direction?.latency.as_ref()?.mean)
+}
+
+/// What both directions carried at once; `None` where only one was used.
+fn lesser_direction(point: &PointResult) -> Option<f64> {
+    let (read, write) = (point.load.read.as_ref()?, point.load.write.as_ref()?);
+    Some(read.bytes_per_second.min(write.bytes_per_second))
 }
 
 /// A full-duplex link carries reads one way and writes the other: its limit is met by the busier way.
@@ -157,7 +182,7 @@ pub struct Scale {
 
 impl Metric {
     /// Every metric, in the order of the enum.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 31] = [
         Self::Iops,
         Self::Bandwidth,
         Self::LatencyMean,
@@ -170,6 +195,8 @@ impl Metric {
         Self::LatencyMax,
         Self::LatencyRead,
         Self::LatencyWrite,
+        Self::LatencyReadMean,
+        Self::LatencyLog,
         Self::VolumeRead,
         Self::VolumeWrite,
         Self::CpuHost,
@@ -183,8 +210,10 @@ impl Metric {
         Self::CpuPerGib,
         Self::Transactions,
         Self::LineRate,
+        Self::LineRateBoth,
         Self::AddedLatency,
         Self::NeighbourBandwidth,
+        Self::MemoryHost,
     ];
 
     /// Its name in scenario files and claims, such as `latency_p50`.
@@ -202,6 +231,8 @@ impl Metric {
             Self::LatencyMax => "latency_max",
             Self::LatencyRead => "latency_read",
             Self::LatencyWrite => "latency_write",
+            Self::LatencyReadMean => "latency_read_mean",
+            Self::LatencyLog => "latency_log",
             Self::VolumeRead => "volume_read",
             Self::VolumeWrite => "volume_write",
             Self::CpuHost => "cpu_host",
@@ -215,8 +246,10 @@ impl Metric {
             Self::CpuPerGib => "cpu_per_gib",
             Self::Transactions => "transactions",
             Self::LineRate => "line_rate",
+            Self::LineRateBoth => "line_rate_both",
             Self::AddedLatency => "added_latency",
             Self::NeighbourBandwidth => "neighbour_bandwidth",
+            Self::MemoryHost => "memory_host",
         }
     }
 
@@ -240,6 +273,8 @@ impl Metric {
             Self::LatencyMax => "Maximum latency",
             Self::LatencyRead => "Median latency of reads",
             Self::LatencyWrite => "Median latency of writes",
+            Self::LatencyReadMean => "Mean latency of reads",
+            Self::LatencyLog => "Mean latency of log writes",
             Self::VolumeRead => "Mean latency of the volume's reads",
             Self::VolumeWrite => "Mean latency of the volume's writes",
             Self::CpuHost => "Processor utilization, host",
@@ -253,8 +288,10 @@ impl Metric {
             Self::CpuPerGib => "Processor time per GiB",
             Self::Transactions => "Transaction rate",
             Self::LineRate => "Share of line rate",
+            Self::LineRateBoth => "Share of line rate in both directions at once",
             Self::AddedLatency => "Latency added over local",
             Self::NeighbourBandwidth => "Throughput of the neighbours",
+            Self::MemoryHost => "Most resident memory, host",
         }
     }
 
@@ -273,6 +310,8 @@ impl Metric {
             | Self::LatencyMax
             | Self::LatencyRead
             | Self::LatencyWrite
+            | Self::LatencyReadMean
+            | Self::LatencyLog
             | Self::VolumeRead
             | Self::VolumeWrite
             | Self::AddedLatency => Scale { divisor: 1e3, unit: "µs" },
@@ -286,7 +325,8 @@ impl Metric {
             Self::CpuPerIo | Self::CpuTargetPerIo => Scale { divisor: 1.0, unit: "µs CPU per I/O" },
             Self::CpuPerGib => Scale { divisor: 1.0, unit: "s CPU per GiB" },
             Self::Transactions => Scale { divisor: 1.0, unit: "transactions/s" },
-            Self::LineRate => Scale { divisor: 1.0, unit: "% of line rate" },
+            Self::LineRate | Self::LineRateBoth => Scale { divisor: 1.0, unit: "% of line rate" },
+            Self::MemoryHost => Scale { divisor: 1_048_576.0, unit: "MiB" },
         }
     }
 
@@ -300,7 +340,8 @@ impl Metric {
             | Self::EffectivenessBandwidth
             | Self::EffectivenessWithAdapter
             | Self::Transactions
-            | Self::LineRate => Better::Higher,
+            | Self::LineRate
+            | Self::LineRateBoth => Better::Higher,
             _ => Better::Lower,
         }
     }
@@ -319,6 +360,8 @@ impl Metric {
                 | Self::LatencyMax
                 | Self::LatencyRead
                 | Self::LatencyWrite
+                | Self::LatencyReadMean
+                | Self::LatencyLog
         )
     }
 

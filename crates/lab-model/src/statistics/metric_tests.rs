@@ -85,6 +85,11 @@ fn every_metric_has_its_value() {
     let mut point = point();
     let further = [("transactions_per_second", 123.0), ("volume_read_ns", 8e4), ("volume_write_ns", 14e4)];
     point.extra.extend(further.map(|(name, value)| (name.to_owned(), value)));
+    point.load.log = Some(Direction {
+        latency: Some(Latency { mean: 30_000.0, ..Latency::default() }),
+        ..Direction::default()
+    });
+    point.memory.insert("host".to_owned(), 64_000_000);
     let context = Context { payload_rate: Some(245.76e6), local_latency: Some(50_000.0) };
     let expected = [
         (Metric::Iops, 40_000.0),
@@ -99,6 +104,8 @@ fn every_metric_has_its_value() {
         (Metric::LatencyMax, 2_000_000.0),
         (Metric::LatencyRead, 90_000.0),
         (Metric::LatencyWrite, 150_000.0),
+        (Metric::LatencyReadMean, 100_000.0),
+        (Metric::LatencyLog, 30_000.0),
         (Metric::VolumeRead, 80_000.0),
         (Metric::VolumeWrite, 140_000.0),
         (Metric::CpuHost, 20.0),
@@ -112,8 +119,10 @@ fn every_metric_has_its_value() {
         (Metric::CpuPerGib, 4.0 / (400_000.0 * 4096.0) * 1_073_741_824.0),
         (Metric::Transactions, 123.0),
         (Metric::LineRate, 50.0),
+        (Metric::LineRateBoth, 100.0 / 6.0),
         (Metric::AddedLatency, 75_000.0),
         (Metric::NeighbourBandwidth, 300e6),
+        (Metric::MemoryHost, 64e6),
     ];
     assert_eq!(expected.map(|(metric, _)| metric), Metric::ALL);
     for (metric, value) in expected {

@@ -14,6 +14,7 @@ pub mod little;
 pub mod metric;
 pub mod number;
 pub mod pairing;
+pub mod power;
 pub mod random;
 pub mod stopping;
 pub mod student;

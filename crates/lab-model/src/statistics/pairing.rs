@@ -17,8 +17,10 @@ pub struct Pairs {
     pub point: Vec<Coordinate>,
     /// ln(A / B) of each usable pair, by repetition.
     pub log_ratios: Vec<f64>,
-    /// Pairs that are not usable: a side is missing, invalid, or without a positive value of the metric.
+    /// Pairs that are not usable: a side is missing, invalid, doubtful, or without a positive value of the metric.
     pub unusable: u32,
+    /// Of those, pairs that would have a value, and of which a side was contended, unsteady or throttled.
+    pub doubtful: u32,
 }
 
 /// Two arms that are compared, by their keys.
@@ -70,7 +72,19 @@ fn of_point(
     let positive =
         |side: Option<&PointResult>| side.and_then(value).filter(|&value| value > 0.0 && value.is_finite());
     let log_ratio = |of: &Repetition<'_>| Some((positive(of.a)? / positive(of.b)?).ln());
-    let log_ratios: Vec<f64> = repetitions.values().filter_map(log_ratio).collect();
-    let unusable = count(repetitions.len() - log_ratios.len());
-    Pairs { point: point.to_vec(), log_ratios, unusable }
+    let (doubtful, sound): (Vec<_>, Vec<_>) = repetitions.values().partition(|of| of.doubtful());
+    let log_ratios: Vec<f64> = sound.into_iter().filter_map(log_ratio).collect();
+    Pairs {
+        point: point.to_vec(),
+        unusable: count(repetitions.len() - log_ratios.len()),
+        doubtful: count(doubtful.into_iter().filter_map(log_ratio).count()),
+        log_ratios,
+    }
+}
+
+impl Repetition<'_> {
+    /// Whether the machine was disturbed while a side was measured.
+    fn doubtful(&self) -> bool {
+        self.a.iter().chain(&self.b).any(|result| result.doubt().is_some())
+    }
 }

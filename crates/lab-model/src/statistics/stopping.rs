@@ -5,6 +5,8 @@
 //! in part a lucky one), which is what [`super::verdict`] charges every p-value for.
 
 use super::bootstrap::Bootstrap;
+use super::pairing::Pairs;
+use super::verdict::LEVEL;
 use super::{MIN_PAIRS, SEED};
 use crate::scenario::Design;
 
@@ -26,31 +28,62 @@ impl Step {
     }
 }
 
-/// What to do after `measured` pairs, of which the usable ones gave `log_ratios` ([`super::pairing::pairs`]). It depends on
-/// nothing else: the same pairs always stop at the same place. To be asked after every pair.
+/// What to do after `measured` pairs that were not disturbed, of which the usable ones gave `log_ratios`
+/// ([`super::pairing::pairs`]). It depends on nothing else: the same pairs always stop at the same place. To be asked after every pair.
 pub fn step(design: &Design, measured: u32, log_ratios: &[f64]) -> Step {
-    step_with(&mut Bootstrap::new(SEED), design, measured, log_ratios)
+    step_with(&mut Bootstrap::new(SEED), design, Measured { pairs: measured, log_ratios, level: LEVEL })
 }
 
-/// The same with draws that were made before, for who asks often.
-pub fn step_with(bootstrap: &mut Bootstrap, design: &Design, measured: u32, log_ratios: &[f64]) -> Step {
-    if measured >= design.min_pairs
-        && log_ratios.len() >= MIN_PAIRS
-        && is_narrow(bootstrap, design, log_ratios)
+/// What a point has so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured<'a> {
+    /// Pairs that were not disturbed.
+    pub pairs: u32,
+    /// Of the usable ones among them.
+    pub log_ratios: &'a [f64],
+    /// At which the ratio will be judged: the interval that is to be narrow is that of the verdict.
+    pub level: f64,
+}
+
+/// The same at any level, with draws that were made before.
+pub fn step_with(bootstrap: &mut Bootstrap, design: &Design, measured: Measured<'_>) -> Step {
+    if measured.pairs >= design.min_pairs
+        && measured.log_ratios.len() >= MIN_PAIRS
+        && is_narrow(bootstrap, design, measured)
     {
         Step::Narrow
-    } else if measured >= design.max_pairs {
+    } else if measured.pairs >= design.max_pairs {
         Step::Exhausted
     } else {
         Step::Another
     }
 }
 
-fn is_narrow(bootstrap: &mut Bootstrap, design: &Design, log_ratios: &[f64]) -> bool {
-    let mut sorted = log_ratios.to_vec();
+/// Repetitions of a point at most: disturbed ones are taken again, and a machine that never comes to rest ends somewhere.
+pub const fn most_repetitions(design: &Design) -> u32 {
+    design.max_pairs.saturating_mul(2)
+}
+
+/// What to do at a point after so many `repetitions`: disturbed pairs do not count, and are taken again.
+pub fn at_point(
+    bootstrap: &mut Bootstrap,
+    design: &Design,
+    repetitions: u32,
+    pairs: &Pairs,
+    level: f64,
+) -> Step {
+    if repetitions >= most_repetitions(design) {
+        return Step::Exhausted;
+    }
+    let undisturbed = repetitions.saturating_sub(pairs.doubtful);
+    step_with(bootstrap, design, Measured { pairs: undisturbed, log_ratios: &pairs.log_ratios, level })
+}
+
+fn is_narrow(bootstrap: &mut Bootstrap, design: &Design, measured: Measured<'_>) -> bool {
+    let mut sorted = measured.log_ratios.to_vec();
     sorted.sort_by(f64::total_cmp);
     bootstrap
-        .interval(&sorted)
+        .interval_at(&sorted, measured.level)
         .is_some_and(|interval| (interval.high - interval.low) / 2.0 <= design.half_width.ln_1p())
 }
 
@@ -94,5 +127,25 @@ mod tests {
         let shifted = |by: f64| WILD.map(|ratio| ratio + by);
         let design = Design::default();
         assert_eq!(step(&design, 6, &shifted(5.0)), step(&design, 6, &shifted(0.0)));
+    }
+
+    #[test]
+    fn disturbed_pairs_are_taken_again_and_end_somewhere() {
+        let design = Design::default();
+        let at = |repetitions, doubtful| {
+            let pairs = Pairs { point: Vec::new(), log_ratios: WILD.to_vec(), unusable: doubtful, doubtful };
+            at_point(&mut Bootstrap::new(SEED), &design, repetitions, &pairs, LEVEL)
+        };
+        assert_eq!(at(12, 0), Step::Exhausted);
+        assert_eq!(at(12, 7), Step::Another, "seven of twelve were disturbed");
+        assert_eq!(at(24, 19), Step::Exhausted);
+    }
+
+    #[test]
+    fn a_surer_verdict_takes_more_pairs() {
+        let measured = |level| Measured { pairs: 5, log_ratios: &[0.10, 0.13, 0.07, 0.12, 0.08], level };
+        let design = Design::default();
+        assert_eq!(step_with(&mut Bootstrap::new(SEED), &design, measured(LEVEL)), Step::Narrow);
+        assert_eq!(step_with(&mut Bootstrap::new(SEED), &design, measured(0.005)), Step::Another);
     }
 }

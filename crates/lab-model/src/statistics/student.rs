@@ -34,14 +34,24 @@ pub fn interval_within(values: &[f64], reach: f64) -> Option<Interval> {
 
 /// The t that |t| stays below with a probability of 95 %, for 1 degree of freedom or more.
 pub fn quantile(freedom: usize) -> f64 {
-    // From the normal distribution's to just beyond that of one degree of freedom, by halves.
-    let (mut low, mut high) = (1.9, 13.0);
-    for _ in 0..50 {
+    quantile_at(freedom, 0.05)
+}
+
+/// The t that |t| exceeds with a probability of `level`, which is above 0 and below 1, for 1 degree of freedom or more.
+pub fn quantile_at(freedom: usize, level: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    while two_sided(high, freedom) > level && high < MOST_T {
+        high *= 2.0;
+    }
+    for _ in 0..60 {
         let middle = f64::midpoint(low, high);
-        if within(middle, freedom) < 0.95 { low = middle } else { high = middle }
+        if two_sided(middle, freedom) > level { low = middle } else { high = middle }
     }
     high
 }
+
+/// Beyond this the sums of [`within`] have no digits left.
+const MOST_T: f64 = 1e9;
 
 /// Probability that a standard normal number is above `x`, which is at least 0; off by less than 1e-7
 /// (Abramowitz and Stegun, 26.2.17).
@@ -106,6 +116,7 @@ mod tests {
             assert!((within(five, freedom) - 0.95).abs() < 1e-5, "{freedom}");
             assert!((within(one, freedom) - 0.99).abs() < 1e-5, "{freedom}");
             assert!((quantile(freedom) - five).abs() < 1e-4, "{freedom}");
+            assert!((quantile_at(freedom, 0.01) - one).abs() < 1e-3, "{freedom}");
         }
     }
 

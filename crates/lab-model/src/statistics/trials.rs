@@ -7,7 +7,7 @@
 use super::bootstrap::Bootstrap;
 use super::pairing::{ArmPair, Pairs, pairs};
 use super::random::Random;
-use super::stopping::step_with;
+use super::stopping::{Measured, step_with};
 use super::synthetic::Block;
 use super::synthetic::{Bench, REALISTIC, result};
 use super::verdict::{LEVEL, analyse_pairs, ratio};
@@ -29,15 +29,19 @@ fn measure(bootstrap: &mut Bootstrap, bench: Bench, random: &mut Random, effect:
     for measured in 1.. {
         let Block { a, b } = bench.block(random, effect);
         log_ratios.push((a / b).ln());
-        if step_with(bootstrap, &Design::default(), measured, &log_ratios).stops() {
+        if step_with(bootstrap, &Design::default(), so_far(measured, &log_ratios)).stops() {
             break;
         }
     }
     log_ratios
 }
 
+const fn so_far(pairs: u32, log_ratios: &[f64]) -> Measured<'_> {
+    Measured { pairs, log_ratios, level: LEVEL }
+}
+
 fn verdicts(bootstrap: &mut Bootstrap, points: Vec<Vec<f64>>) -> Vec<PointVerdict> {
-    let pairs = |log_ratios| Pairs { point: Vec::new(), log_ratios, unusable: 0 };
+    let pairs = |log_ratios| Pairs { point: Vec::new(), log_ratios, unusable: 0, doubtful: 0 };
     analyse_pairs(bootstrap, points.into_iter().map(pairs).collect(), ARMS, Metric::Iops)
 }
 
@@ -69,7 +73,7 @@ fn whole_results_hold_six_and_ninety_per_cent() {
                 let Block { a, b } = REALISTIC.block(random, effect);
                 results.extend([result("A", repetition, a), result("B", repetition, b)]);
                 let point = pairs(&results, ARMS, Metric::Iops).remove(0);
-                if step_with(bootstrap, &Design::default(), repetition, &point.log_ratios).stops() {
+                if step_with(bootstrap, &Design::default(), so_far(repetition, &point.log_ratios)).stops() {
                     break;
                 }
             }

@@ -10,6 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{Bootstrap, median};
+use super::control::NO_CONTROL;
 use super::number::count;
 use super::pairing::{ArmPair, Pairs, pairs};
 use super::{MIN_PAIRS, SEED, holm, student};
@@ -36,8 +37,10 @@ pub struct PointVerdict {
     pub metric: Metric,
     /// Usable pairs.
     pub pairs: u32,
-    /// Pairs that were left out: a side missing, invalid, or without the metric.
+    /// Pairs that were left out: a side missing, invalid, doubtful, or without the metric.
     pub unusable: u32,
+    /// Of those, pairs of which a side was contended, unsteady or throttled.
+    pub doubtful: u32,
     /// The ratio; absent with fewer than [`MIN_PAIRS`] usable pairs.
     pub ratio: Option<Ratio>,
     /// What it shows.
@@ -71,6 +74,8 @@ pub enum Finding {
     NoDifference,
     /// Too few usable pairs.
     NotEnough,
+    /// The control cannot say what the bench makes up.
+    NoControl,
 }
 
 /// The verdict at every point, in the order in which the points first appear; A over B, corrected over all of them together.
@@ -101,6 +106,7 @@ pub fn analyse_pairs(
             metric,
             pairs: count(pairs.log_ratios.len()),
             unusable: pairs.unusable,
+            doubtful: pairs.doubtful,
             ratio,
             finding: ratio.map_or(Finding::NotEnough, finding),
         }
@@ -134,6 +140,21 @@ pub fn finding(ratio: Ratio) -> Finding {
 }
 
 impl PointVerdict {
+    /// The same beside a control that reached `width` from "no difference" (a logarithm): a smaller difference is not shown, and none
+    /// at all where the control has too few undisturbed pairs for a width.
+    #[must_use]
+    pub fn beside(self, width: Option<f64>) -> Self {
+        let size = self.ratio.map(|ratio| ratio.median.ln().abs());
+        let finding = match (self.finding, size, width) {
+            (_, Some(_), None) => Finding::NoControl,
+            (Finding::Higher | Finding::Lower, Some(size), Some(width)) if size < width => {
+                Finding::NoDifference
+            }
+            (other, ..) => other,
+        };
+        Self { finding, ..self }
+    }
+
     /// `A higher by 12 % (CI 7–18, 8 pairs)`, `no difference shown (CI −6…+9)` or `not enough`.
     pub fn words(&self) -> String {
         self.to_string()
@@ -142,11 +163,17 @@ impl PointVerdict {
 
 impl fmt::Display for PointVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(ratio) = self.ratio else { return f.write_str("not enough") };
+        let Some(ratio) = self.ratio else {
+            return match self.doubtful {
+                0 => f.write_str("not enough"),
+                doubtful => write!(f, "{}", Restless { doubtful, of: self.pairs + self.unusable }),
+            };
+        };
         let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(|ratio| (ratio - 1.0) * 100.0);
         let digits = digits([median, low, high]);
         let (word, median, from, to) = match self.finding {
             Finding::NotEnough => return f.write_str("not enough"),
+            Finding::NoControl => return f.write_str(NO_CONTROL),
             Finding::NoDifference => {
                 return write!(
                     f,
@@ -160,6 +187,25 @@ impl fmt::Display for PointVerdict {
         };
         let (a, pairs) = (&self.a, self.pairs);
         write!(f, "{a} {word} by {median:.digits$} % (CI {from:.digits$}–{to:.digits$}, {pairs} pairs)")
+    }
+}
+
+/// Why a machine showed nothing: too few pairs were undisturbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restless {
+    /// Pairs of which a side was disturbed.
+    pub doubtful: u32,
+    /// All pairs.
+    pub of: u32,
+}
+
+impl fmt::Display for Restless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "not shown: machine too restless ({} of {} pairs contended, unsteady or throttled)",
+            self.doubtful, self.of
+        )
     }
 }
 

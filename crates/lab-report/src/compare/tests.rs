@@ -65,6 +65,18 @@ impl Bed {
         }
         run
     }
+
+    /// Adds a control block to a run: the first arm against itself, ten times, each run as fast as the other.
+    fn control(run: &Path) {
+        for (number, (arm, repetition)) in
+            ["A", "A2"].into_iter().flat_map(|arm| (1..=10).map(move |one| (arm, one))).enumerate()
+        {
+            let folder = run.join("control").join(format!("{number:03}"));
+            fs::create_dir_all(&folder).unwrap();
+            let result = serde_json::to_string(&result(arm, repetition, 1000.0)).unwrap();
+            fs::write(folder.join("result.json"), result).unwrap();
+        }
+    }
 }
 
 /// Repetitions of an arm at two points; at the second, `effect` times as fast as it should be.
@@ -154,6 +166,9 @@ fn arms_of_one_folder_are_pairs() {
         })
         .collect();
     let run = bed.run("run", "1", &results);
+    let comparison = compare(&run, &run, &Options::default()).unwrap();
+    assert_eq!(comparison.rows[0].words, "not shown: the control has too few undisturbed pairs");
+    Bed::control(&run);
     let comparison = compare(&run, &run, &Options::default()).unwrap();
     assert_eq!((comparison.pairing, comparison.rows.len()), (Pairing::Paired, 1));
     assert_eq!(comparison.rows[0].arm, "A as A, B as B");

@@ -145,6 +145,7 @@ fn scenario(kind: Kind, results: &[PointResult]) -> Scenario {
             evidence: Evidence::Imported { from },
             with: BTreeMap::new(),
         }],
+        compares: Vec::new(),
         missing: Vec::new(),
         topology: Topology::default(),
         workload: Workload {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lab_model::claims::grammar::Test;
-use lab_model::claims::{Judgement, Outcome, judge};
+use lab_model::claims::{self, Judgement, Outcome, judge};
 use lab_model::result::point_name;
 use lab_model::scenario::{Claim, Initiator, Metric};
 
@@ -33,6 +33,8 @@ pub(crate) struct Judged {
     pub(crate) stand_in: Option<StandIn>,
     /// What else belongs to the numbers.
     pub(crate) beside: Vec<String>,
+    /// `primary`, whose verdicts are corrected for each other, or `exploratory`.
+    pub(crate) kind: &'static str,
     /// When it holds.
     pub(crate) test: String,
     /// Corrected by arithmetic.
@@ -54,7 +56,9 @@ pub(crate) struct StandIn {
 
 /// Every claim, in the scenario's order.
 pub(crate) fn judged(run: &Run, measured: &Measured<'_>) -> Vec<Judged> {
-    let judgements = judge(&run.scenario, &run.points, &run.info.site.has);
+    let evidence =
+        claims::Measured { results: &run.points, control: &run.control, site_has: &run.info.site.has };
+    let judgements = judge(&run.scenario, evidence);
     let claims = run.scenario.claims.iter().zip(judgements);
     claims.map(|(claim, judgement)| shown(judgement, added_latency(measured, claim))).collect()
 }
@@ -73,6 +77,7 @@ fn shown(judgement: Judgement, beside: Vec<String>) -> Judged {
         missing: judgement.missing,
         stand_in,
         beside,
+        kind: if judgement.primary { "primary" } else { "exploratory" },
         test: judgement.test.unwrap_or_default(),
         derived: judgement.derived.unwrap_or_default(),
     }

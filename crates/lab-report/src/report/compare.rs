@@ -96,7 +96,9 @@ fn verdicts(measured: &Measured<'_>, arms: ArmPair<'_>, metric: Metric) -> Vec<P
         value_of(metric, result, &context)
     };
     let pairs = pairs_with(measured.points, arms, &value);
-    analyse_pairs(&mut Bootstrap::new(SEED), pairs, arms, metric)
+    let width = measured.widths.gate(metric);
+    let verdicts = analyse_pairs(&mut Bootstrap::new(SEED), pairs, arms, metric);
+    verdicts.into_iter().map(|verdict| verdict.beside(width)).collect()
 }
 
 /// The point without what the whole figure has in common.
@@ -113,6 +115,7 @@ fn summary(points: &[PointVerdict]) -> String {
         ("lower", of(Finding::Lower)),
         ("no difference shown", of(Finding::NoDifference)),
         ("not enough pairs", of(Finding::NotEnough)),
+        ("not shown for want of a control", of(Finding::NoControl)),
     ];
     let found = all.into_iter().filter(|(_, count)| *count > 0);
     let found: Vec<String> = found.map(|(finding, count)| format!("{finding} at {count}")).collect();

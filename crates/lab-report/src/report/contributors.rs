@@ -1,9 +1,10 @@
 //! Contributors to a latency: what each arm adds to the next one, pair by pair.
 //!
 //! A stack of one metric has its arms ordered from the whole to its innermost part, each with one thing less than the one before
-//! it: the difference of two neighbours is the share of that thing. The local arm is no part of the path.
+//! it: the difference of two neighbours is the share of that thing. The local arm is no part of the path, and neither is a target
+//! that a site brings, which lies on another path.
 
-use lab_model::scenario::{Initiator, Metric};
+use lab_model::scenario::{Arm, Initiator, Metric, Target};
 use lab_model::statistics::metric::value_of;
 use lab_model::statistics::number::real_length;
 
@@ -32,14 +33,17 @@ fn parts(plan: &Plan<'_>, metric: Metric, groups: &[&Group<'_>]) -> Vec<(String,
 }
 
 fn parts_at(plan: &Plan<'_>, metric: Metric, groups: &[&Group<'_>]) -> Vec<Part> {
-    let path: Vec<&&Group<'_>> =
-        groups.iter().filter(|group| group.arm.initiator != Initiator::Local).collect();
+    let path: Vec<&&Group<'_>> = groups.iter().filter(|group| is_on_path(group.arm)).collect();
     let inner = path.iter().skip(1).map(Some).chain([None]);
     let parts =
         path.iter().zip(inner).filter_map(|(own, inner)| part(plan, metric, own, inner.map(|group| **group)));
     let mut parts: Vec<Part> = parts.collect();
     parts.reverse();
     parts
+}
+
+fn is_on_path(arm: &Arm) -> bool {
+    arm.initiator != Initiator::Local && arm.target != Target::Site
 }
 
 /// What `own` has beyond `inner`, of the pairs that both have.
@@ -117,7 +121,7 @@ pub(crate) fn table(plan: &Plan<'_>, metric: Metric) -> Table {
 
 /// Said under the figure.
 pub(crate) fn note(plan: &Plan<'_>) -> String {
-    let keys = plan.measured.scenario.arms.iter().filter(|arm| arm.initiator != Initiator::Local);
+    let keys = plan.measured.scenario.arms.iter().filter(|arm| is_on_path(arm));
     let keys: Vec<String> = keys.map(|arm| words::arm(&arm.key, &arm.name)).collect();
     format!(
         "Parts are differences, pair by pair, of arms that each have one thing less: {}.",

@@ -49,7 +49,7 @@ pub(crate) fn draw(run: &Run) -> Drawn {
         table.rows.push(row);
     }
     let mut charts: Vec<Chart> =
-        if points.is_empty() { Vec::new() } else { vec![chart(evidence, categories, points)] };
+        if points.len() < 2 { Vec::new() } else { vec![chart(evidence, categories, points)] };
     let id = "lab-control".to_owned();
     number(&id, &mut charts);
     Drawn {
@@ -67,7 +67,7 @@ pub(crate) fn draw(run: &Run) -> Drawn {
 pub(crate) fn words(found: Option<&(Metric, Control)>) -> String {
     match found {
         Some((metric, control)) => format!("{}: {}.", metric.title(), control.words()),
-        None => "No A/A control with enough pairs: what this bench can tell apart is not known.".to_owned(),
+        None => "The A/A control has too few undisturbed pairs: what this bench can tell apart is not known, and no difference of arms is shown.".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What every run shows beside the publication's figures: latency against load, the trace of the window, the A/A control,
+//! What every run shows beside the publication's figures: processor effectiveness by arm, latency against load, the trace of the window, the A/A control,
 //! the limiter over time and, of a run over several machines, what each did.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use super::plan::Drawn;
 use super::run::Run;
 use super::series::Measured;
 use super::values::summary;
-use super::{control, kinds, limiter, machines};
+use super::{control, effectiveness, kinds, limiter, machines};
 
 /// Axes along which load grows, the one that counts first first.
 const LOADS: [&str; 5] = ["iodepth", "numjobs", "threads", "parallel", "volumes"];
@@ -18,8 +18,9 @@ const LOADS: [&str; 5] = ["iodepth", "numjobs", "threads", "parallel", "volumes"
 pub(crate) fn draw(run: &Run, measured: &Measured<'_>) -> Vec<Drawn> {
     let hockey = hockey(measured).map(|figure| kinds::draw(measured, &figure));
     let trace = trace(measured).map(|figure| kinds::draw(measured, &figure));
-    hockey
+    effectiveness::draw(measured)
         .into_iter()
+        .chain(hockey)
         .chain(trace)
         .chain([control::draw(run), limiter::draw(run)])
         .chain(machines::draw(run))

@@ -1,13 +1,14 @@
 //! Which resource was exhausted, and when: a strip for each arm over the time of the run.
 //!
-//! It is drawn here, without the script. A resource is named only where it was measured above 90 %.
+//! It is drawn here, without the script. A resource is named only where it was measured above 90 %. Its key has a resource once,
+//! however near its end it was, and at most as many as can be told apart.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use lab_model::result::{PointResult, point_name};
 
-use super::plan::Drawn;
+use super::plan::{Drawn, MOST_SERIES};
 use super::run::Run;
 use super::svg::{colour, escaped};
 use super::table::{Cell, Table};
@@ -29,8 +30,13 @@ struct Window<'a> {
     start: f64,
     seconds: f64,
     limiter: &'a str,
+    /// The limiter without its per cent.
+    resource: String,
     point: String,
 }
+
+/// What stands in the key for all resources beyond those that can be told apart.
+const OTHERS: &str = "other resources";
 
 /// Draws the timeline.
 pub(crate) fn draw(run: &Run) -> Drawn {
@@ -62,21 +68,39 @@ fn windows(points: &[PointResult]) -> Vec<Window<'_>> {
         let result: &PointResult = result;
         let limiter = result.limiter.as_deref().unwrap_or_default();
         let (start, point) = (at(result)? - first, point_name(&result.point));
-        Some(Window { arm: &result.arm, start, seconds: result.seconds, limiter, point })
+        let resource = resource(limiter);
+        Some(Window { arm: &result.arm, start, seconds: result.seconds, limiter, resource, point })
     };
     points.iter().filter_map(window).collect()
 }
 
-/// Every resource that was exhausted, and its colour.
-fn limiters<'a>(windows: &[Window<'a>]) -> BTreeMap<&'a str, usize> {
-    let mut names: Vec<&str> =
-        windows.iter().map(|window| window.limiter).filter(|name| !name.is_empty()).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.into_iter().zip(0..).collect()
+/// `processor 1 (target) 98 % or link 96 %` is one of processor 1 and the link, whatever their per cent.
+fn resource(limiter: &str) -> String {
+    let name = |part: &str| {
+        let words = part.strip_suffix(" %").and_then(|part| part.rsplit_once(' '));
+        words.filter(|(_, number)| number.parse::<f64>().is_ok()).map_or(part, |(name, _)| name).to_owned()
+    };
+    limiter.split(" or ").map(name).collect::<Vec<_>>().join(" or ")
 }
 
-fn strips(run: &Run, windows: &[Window<'_>], limiters: &BTreeMap<&str, usize>) -> String {
+/// The resources that were exhausted most often, and their colours; the key has room for the others as one, and for none.
+fn limiters(windows: &[Window<'_>]) -> BTreeMap<String, usize> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for window in windows.iter().filter(|window| !window.resource.is_empty()) {
+        *counts.entry(window.resource.as_str()).or_default() += 1;
+    }
+    let mut names: Vec<(&str, usize)> = counts.into_iter().collect();
+    names.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let room = MOST_SERIES - 1;
+    let mut shown: Vec<String> = names.iter().map(|(name, _)| (*name).to_owned()).collect();
+    if shown.len() > room {
+        shown.truncate(room - 1);
+        shown.push(OTHERS.to_owned());
+    }
+    shown.into_iter().zip(0..).collect()
+}
+
+fn strips(run: &Run, windows: &[Window<'_>], limiters: &BTreeMap<String, usize>) -> String {
     let arms = &run.scenario.arms;
     let end = windows.iter().map(|window| window.start + window.seconds).fold(1.0, f64::max);
     let mut svg = String::new();
@@ -107,7 +131,7 @@ struct Strip<'a> {
     end: f64,
 }
 
-fn draw_strip(svg: &mut String, strip: &Strip<'_>, limiters: &BTreeMap<&str, usize>) {
+fn draw_strip(svg: &mut String, strip: &Strip<'_>, limiters: &BTreeMap<String, usize>) {
     let Strip { arm: key, windows, top, end } = *strip;
     let baseline = top + HEIGHT / 2.0 + 5.0;
     let _ = write!(
@@ -122,7 +146,8 @@ fn draw_strip(svg: &mut String, strip: &Strip<'_>, limiters: &BTreeMap<&str, usi
     );
     for window in windows {
         let (left, width) = (LEFT + window.start / end * WIDTH, (window.seconds / end * WIDTH).max(THINNEST));
-        let style = match limiters.get(window.limiter) {
+        let place = limiters.get(&window.resource).or_else(|| limiters.get(OTHERS));
+        let style = match place.filter(|_| !window.resource.is_empty()) {
             Some(place) => format!("fill:{}", colour(*place)),
             None => "fill:var(--faint)".to_owned(),
         };
@@ -165,7 +190,7 @@ fn clock(seconds: f64) -> String {
     }
 }
 
-fn key(limiters: &BTreeMap<&str, usize>) -> String {
+fn key(limiters: &BTreeMap<String, usize>) -> String {
     let mut html = String::from("<ul class=\"legend\">");
     let names = limiters.iter().map(|(name, place)| (escaped(name), colour(*place)));
     for (name, colour) in names.chain([("none above 90 %".to_owned(), "var(--faint)".to_owned())]) {
@@ -193,4 +218,44 @@ fn table(points: &[PointResult]) -> Table {
     };
     table.rows = counts.into_iter().map(row).collect();
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(limiter: &str) -> Window<'_> {
+        Window {
+            arm: "A",
+            start: 0.0,
+            seconds: 1.0,
+            limiter,
+            resource: resource(limiter),
+            point: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_resource_stands_once_in_the_key_whatever_its_per_cent() {
+        let windows = [
+            "all processors 99 %",
+            "all processors 98 %",
+            "",
+            "device sdb 95 % or link from the target 95 %",
+        ];
+        let key = limiters(&windows.map(window));
+        let names: Vec<&str> = key.keys().map(String::as_str).collect();
+        assert_eq!(names, ["all processors", "device sdb or link from the target"]);
+    }
+
+    #[test]
+    fn the_key_has_eight_entries_at_most_with_none_among_them() {
+        let many: Vec<String> = (0..12).map(|device| format!("device sd{device} 95 %")).collect();
+        let mut windows: Vec<Window<'_>> = many.iter().map(|limiter| window(limiter)).collect();
+        windows.extend(["device sd9 99 %", "device sd9 97 %"].map(window));
+        let limiters = limiters(&windows);
+        assert_eq!(limiters.len(), MOST_SERIES - 1);
+        assert!(limiters.contains_key(OTHERS) && limiters.contains_key("device sd9"), "{limiters:?}");
+        assert_eq!(key(&limiters).matches("<li>").count(), MOST_SERIES);
+    }
 }

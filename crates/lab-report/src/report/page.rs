@@ -18,7 +18,7 @@ use super::plan::Drawn;
 use super::run::Run;
 use super::series::Measured;
 use super::table::{Cell, Table, grouped};
-use super::{control, extras, kinds, svg, topology, words};
+use super::{control, extras, kinds, load, svg, topology, words};
 
 /// The charts library, bundled by `crates/lab-report/echarts`.
 const LIBRARY: &str = include_str!("assets/echarts.js");
@@ -35,6 +35,8 @@ const MOST_ROWS: usize = 250;
 struct Page<'a> {
     scenario: &'a Scenario,
     labels: Vec<Label>,
+    load: Vec<Fact>,
+    absent: Vec<String>,
     facts: Vec<Fact>,
     claims: Vec<Judged>,
     counted: String,
@@ -134,7 +136,7 @@ struct Concern {
 
 /// The whole file.
 pub(crate) fn render(run: &Run) -> Result<String> {
-    let measured = Measured::new(&run.scenario, &run.points);
+    let measured = Measured::new(&run.scenario, &run.points, &run.control);
     let published = drawn(&measured);
     let ours = extras::draw(run, &measured);
     let charts: Vec<&Chart> = published.iter().chain(&ours).flat_map(|one| &one.charts).collect();
@@ -143,7 +145,9 @@ pub(crate) fn render(run: &Run) -> Result<String> {
     let page = Page {
         scenario: &run.scenario,
         labels: labels(run),
-        facts: environment::facts(run, &measured),
+        load: load::facts(run),
+        absent: load::absent(run),
+        facts: load::disturbed(run).into_iter().chain(environment::facts(run, &measured)).collect(),
         counted: claim::counted(&claims),
         missing: claim::missing(&claims),
         claims,
@@ -357,6 +361,14 @@ fn concerns(run: &Run, measured: &Measured<'_>) -> Vec<Concern> {
 
 /// Whether the run's files are those that were measured.
 fn evidence(run: &Run) -> String {
+    let again = match (run.recounted, run.points.len() + run.control.len()) {
+        (0, _) => String::new(),
+        (again, all) => format!("; {again} of {all} results were counted again from the tools' raw output"),
+    };
+    format!("{}{again}", sealed(run))
+}
+
+fn sealed(run: &Run) -> String {
     match &run.sealed.digest {
         Some(digest) if run.sealed.broken.is_empty() => {
             format!(

@@ -2,7 +2,7 @@
 
 use lab_model::scenario::{Figure, FigureKind, Metric};
 
-use super::chart::{Chart, Vertical};
+use super::chart::{Chart, Series, Shape, Vertical};
 use super::compare::Comparison;
 use super::series::{Group, Measured, values_of};
 use super::summary::Summary;
@@ -152,10 +152,55 @@ pub(crate) fn shorten(charts: &mut Vec<Chart>, notes: &mut Vec<String>) {
         chart.series.retain(|series| !series.points.is_empty());
     }
     charts.retain(|chart| !chart.series.is_empty());
+    let before = charts.len();
+    charts.retain(is_chart);
+    if charts.len() < before {
+        notes.push("A single number is no chart: it stands in the table.".to_owned());
+    }
+    *charts = charts.drain(..).flat_map(legible).collect();
+    for chart in charts.iter_mut().filter(|chart| chart.shape == Shape::Lines) {
+        if chart.x.categories.len() == 1 {
+            chart.shape = Shape::Bars;
+        }
+    }
     if charts.len() > MOST_CHARTS {
         notes.push(format!("{} charts of {} are drawn; the table has them all.", MOST_CHARTS, charts.len()));
         charts.truncate(MOST_CHARTS);
     }
+}
+
+/// Whether there is more to see than numbers: a line takes two points of one series, other drawings two numbers in all.
+fn is_chart(chart: &Chart) -> bool {
+    let mut points = chart.series.iter().map(|series| series.points.len());
+    match chart.shape {
+        Shape::Trace | Shape::Steps | Shape::Path => points.any(|count| count > 1),
+        _ => points.sum::<usize>() > 1,
+    }
+}
+
+/// Several charts in place of one with more entries in its legend than can be told apart; what belongs to one arm stays together.
+/// The parts of a stack mean something only upon each other.
+fn legible(chart: Chart) -> Vec<Chart> {
+    if chart.series.len() <= MOST_SERIES || chart.shape == Shape::Stacked {
+        return vec![chart];
+    }
+    let mut lines: Vec<Vec<Series>> = Vec::new();
+    for series in &chart.series {
+        let own = (series.colour, series.variant);
+        match lines.iter_mut().find(|line| line.iter().any(|one| (one.colour, one.variant) == own)) {
+            Some(line) => line.push(series.clone()),
+            None => lines.push(vec![series.clone()]),
+        }
+    }
+    let widest = lines.iter().map(Vec::len).max().unwrap_or(1);
+    let each = (MOST_SERIES / widest).max(1);
+    let of = lines.len().div_ceil(each);
+    let parts = lines.chunks(each).zip(1..).map(|(lines, number)| Chart {
+        heading: format!("{} ({number} of {of})", chart.heading).trim_start().to_owned(),
+        series: lines.concat(),
+        ..chart.clone()
+    });
+    parts.collect()
 }
 
 /// Finishes the charts of a figure, each with an identifier of its own.
@@ -184,4 +229,63 @@ pub(crate) fn arms(groups: &[&Group<'_>]) -> Vec<String> {
         .into_iter()
         .map(|(name, _)| name)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chart::Horizontal;
+    use super::*;
+
+    /// A chart of so many series with so many points each, two of which share each arm's colour.
+    fn chart(shape: Shape, series: usize, points: usize) -> Chart {
+        let one = |place: usize| Series {
+            name: format!("series {place}"),
+            colour: place / 2,
+            variant: 0,
+            axis: place % 2,
+            stack: String::new(),
+            labels: Vec::new(),
+            points: vec![[0.0, 1.0, 1.0, 1.0]; points],
+        };
+        Chart {
+            id: String::new(),
+            heading: "IOPS".to_owned(),
+            shape,
+            description: String::new(),
+            watermark: String::new(),
+            x: Horizontal { name: String::new(), categories: vec!["4k".to_owned()], log: false },
+            y: Vec::new(),
+            rules: Vec::new(),
+            series: (0..series).map(one).collect(),
+        }
+    }
+
+    fn shortened(chart: Chart) -> Vec<Chart> {
+        let mut charts = vec![chart];
+        shorten(&mut charts, &mut Vec::new());
+        charts
+    }
+
+    #[test]
+    fn a_legend_has_eight_entries_at_most_and_keeps_an_arm_together() {
+        let parts = shortened(chart(Shape::Dual, 18, 2));
+        let counts: Vec<usize> = parts.iter().map(|part| part.series.len()).collect();
+        assert_eq!(counts, [8, 8, 2]);
+        assert_eq!(parts[1].heading, "IOPS (2 of 3)");
+        assert!(parts.iter().all(|part| part.series.chunks(2).all(|arm| arm[0].colour == arm[1].colour)));
+        assert_eq!(shortened(chart(Shape::Bars, 8, 1)).len(), 1);
+        assert_eq!(shortened(chart(Shape::Stacked, 9, 2)).len(), 1, "a stack is one whole");
+    }
+
+    #[test]
+    fn lone_dots_are_no_chart() {
+        assert_eq!(shortened(chart(Shape::Bars, 1, 1)), []);
+        assert_eq!(
+            shortened(chart(Shape::Trace, 4, 1)),
+            [],
+            "four arms with a second each are no course of time"
+        );
+        assert_eq!(shortened(chart(Shape::Trace, 1, 2)).len(), 1);
+        assert_eq!(shortened(chart(Shape::Bars, 2, 1)).len(), 1);
+    }
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::recount;
 use lab_model::result::{PointResult, SCHEMA};
 use lab_model::scenario::Scenario;
 use lab_model::scenario::calibration::Calibrated;
@@ -78,6 +79,8 @@ pub(crate) struct Run {
     pub(crate) unreadable: Vec<String>,
     /// What of the run is as it was sealed.
     pub(crate) sealed: Checked,
+    /// Results that were counted once more from the tool's raw output.
+    pub(crate) recounted: usize,
 }
 
 impl Run {
@@ -103,13 +106,22 @@ impl Run {
             }
         }
         let scenario = scenario(&folder.join("scenario.toml"))?;
-        let mut unreadable = Vec::new();
+        let (mut unreadable, mut recounted) = (Vec::new(), 0);
         let mut keep = |found: Vec<Found>| -> Vec<PointResult> {
             let mut kept = Vec::new();
             for Found { name, result } in found {
                 match (sealed.against(&name), result) {
                     (Some(broken), _) => unreadable.push(format!("{name} does not count: {}", broken.why)),
-                    (None, Ok(result)) => kept.push(result),
+                    (None, Ok(result)) => {
+                        let own = folder.join(Path::new(&name).parent().unwrap_or(Path::new("")));
+                        match recount::matches(&own, &result) {
+                            Ok(again) => {
+                                recounted += usize::from(again);
+                                kept.push(result);
+                            }
+                            Err(why) => unreadable.push(format!("{name} does not count: {why:#}")),
+                        }
+                    }
                     (None, Err(why)) => unreadable.push(format!("{name}: {why}")),
                 }
             }
@@ -118,7 +130,7 @@ impl Run {
         let points = keep(results(&folder.join("points"), folder)?);
         let control = keep(results(&folder.join("control"), folder)?);
         unreadable.extend(gone(&sealed));
-        Ok(Self { info, scenario, points, control, unreadable, sealed })
+        Ok(Self { info, scenario, points, control, unreadable, sealed, recounted })
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use lab_model::result::{Coordinate, PointResult, point_name};
 use lab_model::scenario::{Arm, Axis, Figure, Scenario};
+use lab_model::statistics::control::Widths;
 
 use super::summary::Draws;
 
@@ -57,6 +58,8 @@ pub(crate) struct Measured<'a> {
     pub(crate) points: &'a [PointResult],
     /// By point in the order of the sweep, then by arm.
     pub(crate) groups: Vec<Group<'a>>,
+    /// What the control cannot tell apart.
+    pub(crate) widths: Widths,
     /// For the intervals.
     pub(crate) draws: Draws,
     /// What has no row.
@@ -65,9 +68,15 @@ pub(crate) struct Measured<'a> {
 
 impl<'a> Measured<'a> {
     /// Sorts a run's results.
-    pub(crate) fn new(scenario: &'a Scenario, points: &'a [PointResult]) -> Self {
-        let mut sorted =
-            Self { scenario, points, groups: Vec::new(), draws: Draws::default(), excluded: Vec::new() };
+    pub(crate) fn new(scenario: &'a Scenario, points: &'a [PointResult], control: &[PointResult]) -> Self {
+        let mut sorted = Self {
+            scenario,
+            points,
+            groups: Vec::new(),
+            widths: Widths::of(control),
+            draws: Draws::default(),
+            excluded: Vec::new(),
+        };
         for result in points {
             sorted.add(result);
         }

@@ -8,4 +8,5 @@ pub mod ledger;
 pub mod limits;
 pub mod process;
 pub mod program;
+pub mod shape;
 pub mod topology;

@@ -95,8 +95,8 @@ pub(crate) fn traffic(earlier: &Devices, later: &Devices) -> (f64, f64) {
     })
 }
 
-/// Requests a second of all devices after `earlier`, and the mean time that one took, by direction: by the names that they
-/// have among a result's further figures. A direction in which nothing was done has no mean.
+/// Requests a second of all devices after `earlier`, and the mean time that one took, by direction, and bytes a second: by the names
+/// that they have among a result's further figures. A direction in which nothing was done has no mean.
 pub(crate) fn directions(earlier: &Devices, later: &Devices, seconds: f64) -> BTreeMap<String, f64> {
     let sum = |of: fn(&Counters) -> Direction| {
         let all = later.iter().filter_map(|(name, now)| Some((of(earlier.get(name)?), of(now))));
@@ -115,6 +115,8 @@ pub(crate) fn directions(earlier: &Devices, later: &Devices, seconds: f64) -> BT
             figures.insert(format!("volume_{name}_ns"), of.took / of.ios * 1e9);
         }
     }
+    let (_, bytes) = traffic(earlier, later);
+    figures.insert("volume_bytes_per_second".to_owned(), bytes / seconds.max(f64::EPSILON));
     figures
 }
 
@@ -139,6 +141,9 @@ mod tests {
         assert_eq!((figures["volume_reads_per_second"], figures["volume_writes_per_second"]), (10.0, 0.0));
         assert!((figures["volume_read_ns"] - 500_000.0).abs() < 1.0, "{figures:?}");
         assert_eq!(figures.get("volume_write_ns"), None);
+        assert_eq!(figures["volume_bytes_per_second"], 0.0);
+        let moved = directions(&devices("1 0 0 5 2 0 0 7 0 0 0"), &devices("2 0 8 6 3 0 24 8 0 0 0"), 2.0);
+        assert_eq!(moved["volume_bytes_per_second"], 32.0 * 512.0 / 2.0);
         assert_eq!(directions(&Devices::new(), &Devices::new(), 1.0), BTreeMap::new());
         assert_eq!(traffic(&earlier, &later), (20.0, 0.0));
     }

@@ -22,10 +22,20 @@ pub struct Resource {
     pub percent: f64,
 }
 
-/// What limited, in words, such as `processor 1 (target) 97 %`; `None` if nothing that was measured was above 90 %.
+/// Per cent within which resources are used alike: which of them limited, the measurement does not say.
+const TIE_PERCENT: f64 = 3.0;
+
+/// What limited, in words, such as `processor 1 (target) 97 %`; `None` if nothing that was measured was above 90 %. Resources that
+/// were used as much are all named.
 pub fn limiter(resources: &[Resource]) -> Option<String> {
-    let most = resources.iter().max_by(|one, other| one.percent.total_cmp(&other.percent))?;
-    (most.percent > LIMITING_PERCENT).then(|| format!("{} {:.0} %", most.name, most.percent))
+    let mut used: Vec<&Resource> =
+        resources.iter().filter(|resource| resource.percent > LIMITING_PERCENT).collect();
+    used.sort_by(|one, other| other.percent.total_cmp(&one.percent));
+    let most = used.first()?.percent;
+    let tied = used.iter().take_while(|resource| resource.percent >= most - TIE_PERCENT);
+    let names: Vec<String> =
+        tied.map(|resource| format!("{} {:.0} %", resource.name, resource.percent)).collect();
+    Some(names.join(" or "))
 }
 
 /// All resources of a window. `payload` is what the link carries in one direction, payload bytes per second, if it is
@@ -111,7 +121,8 @@ mod tests {
             },
             memory: BTreeMap::new(),
             network: None,
-            volume: std::collections::BTreeMap::new(),
+            volume: BTreeMap::new(),
+            kernel: BTreeMap::new(),
             devices: BTreeMap::new(),
             machine: Machine::parse(&text, 100).unwrap(),
             intervals: Vec::new(),
@@ -169,6 +180,17 @@ mod tests {
         assert_eq!(limiter(&resources(&counted, None, &[])), None);
         counted.network = Some(Network { sent: 230, received: 190, retransmitted: 0 });
         assert_eq!(limiter(&resources(&counted, Some(100.0), &[])).unwrap(), "link toward the target 100 %");
+    }
+
+    #[test]
+    fn resources_that_are_used_alike_are_all_named() {
+        let mut counted = counted(10, 98);
+        counted.bound.insert("target", vec![1]);
+        counted.network = Some(Network { sent: 0, received: 192, retransmitted: 0 });
+        let named = limiter(&resources(&counted, Some(100.0), &[])).unwrap();
+        assert_eq!(named, "processor 1 (target) 98 % or link from the target 96 %");
+        counted.network = Some(Network { sent: 0, received: 186, retransmitted: 0 });
+        assert_eq!(limiter(&resources(&counted, Some(100.0), &[])).unwrap(), "processor 1 (target) 98 %");
     }
 
     #[test]

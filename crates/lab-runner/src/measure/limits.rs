@@ -14,6 +14,8 @@ pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 pub const SAMPLE_TREES_EVERY: Duration = Duration::from_millis(500);
 /// Time between two looks at memory and threads, for each of which files of every process are read.
 pub const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Time between two looks at the kernel's threads while a window lasts, beside those at its ends: the whole of `/proc` is read for each.
+pub const LOOK_AT_KERNEL_EVERY: Duration = Duration::from_secs(2);
 /// Sources of interrupts that a result names, the busiest: machines with hundreds of queues have thousands.
 pub const INTERRUPT_SOURCES: usize = 64;
 /// Samples that a window keeps: seven minutes at first. At the limit every second one is let go and the time between them doubles, so that memory stays bounded on machines with hundreds of processors.

@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod device;
 pub mod environment;
 pub mod hardware;
+mod kernel;
 pub mod limiter;
 pub mod limits;
 pub mod network;

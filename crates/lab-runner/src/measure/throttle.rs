@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::measure::cpu::{Machine, percent};
 use crate::measure::limits::{SLOWED_BUSY_PERCENT, SLOWED_SHARE};
+use crate::measure::side::{Side, Sides};
 use crate::measure::{cgroup, process};
 use lab_model::result::Flag;
 use lab_model::statistics::number::real;
@@ -18,7 +19,7 @@ const PROCESSORS: &str = "/sys/devices/system/cpu";
 /// Counters of slowing down at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Throttling {
-    /// Periods in which a quota above the lab stopped its processes, by the group's `cpu.stat`.
+    /// Periods in which a quota above the lab, or on a side alone, stopped processes, by the group's `cpu.stat`.
     quota: BTreeMap<PathBuf, u64>,
     /// Times that a processor was too hot, all processors together.
     heat: u64,
@@ -28,8 +29,8 @@ pub(crate) struct Throttling {
 
 impl Throttling {
     /// Now.
-    pub(crate) fn read() -> Self {
-        Self::read_from(&cgroup::quota_files(), Path::new(PROCESSORS))
+    pub(crate) fn read(sides: &Sides) -> Self {
+        Self::read_from(&quotas(sides), Path::new(PROCESSORS))
     }
 
     fn read_from(quotas: &[PathBuf], processors: &Path) -> Self {
@@ -88,6 +89,13 @@ impl Throttling {
     }
 }
 
+/// Where quotas tell of themselves: above the lab, where they hold back all arms, and on the groups of the sides, where somebody else
+/// may hold back one of them.
+fn quotas(sides: &Sides) -> Vec<PathBuf> {
+    let own = sides.iter().filter_map(Side::folder).map(|folder| folder.join("cpu.stat"));
+    cgroup::quota_files().into_iter().chain(own).collect()
+}
+
 /// `nr_throttled` of a `cpu.stat`.
 fn periods(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("nr_throttled "))?.trim().parse().ok()
@@ -118,6 +126,7 @@ pub(crate) fn processor_folders(parent: &Path) -> Vec<(usize, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::side::Role;
 
     /// A machine of one processor that is busy or idle for a second.
     fn machine(busy: u32) -> Machine {
@@ -161,6 +170,29 @@ mod tests {
             let flags = after.flags(&before, &machine(100));
             assert!(matches!(&flags[..], [Flag::Throttled { detail }] if detail.contains(word)), "{flags:?}");
         }
+    }
+
+    #[test]
+    fn a_quota_on_one_side_alone_is_found_and_its_group_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let [above, side] = ["above.stat", "target.stat"].map(|name| folder.path().join(name));
+        let read = |throttled: u64| {
+            fs::write(&above, "nr_throttled 4\n").unwrap();
+            fs::write(&side, format!("nr_throttled {throttled}\n")).unwrap();
+            Throttling::read_from(&[above.clone(), side.clone()], folder.path())
+        };
+        let before = read(0);
+        let flags = read(6).flags(&before, &machine(100));
+        assert!(
+            matches!(&flags[..], [Flag::Throttled { detail }] if detail.contains("in 6 periods") && detail.contains("target.stat")),
+            "{flags:?}"
+        );
+        let sides = Sides::create("throttle-quota", &[Role::Host, Role::Target]).unwrap();
+        let looked_at = quotas(&sides);
+        assert!(
+            sides.iter().filter_map(Side::folder).all(|group| looked_at.contains(&group.join("cpu.stat")))
+        );
+        sides.remove().unwrap();
     }
 
     #[test]

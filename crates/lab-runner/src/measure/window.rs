@@ -17,8 +17,10 @@ use serde::{Deserialize, Serialize};
 use crate::measure::cgroup::Method;
 use crate::measure::cpu::{self, Machine, account, contended, percent};
 use crate::measure::device::{self, Counters, Devices};
+use crate::measure::kernel::KernelThreads;
 use crate::measure::limits::{
-    EDGE_SECONDS, INTERVAL_SECONDS, LOOK_EVERY, SAMPLE_EVERY, SAMPLE_TREES_EVERY, SAMPLES, SHORTEST_INTERVAL,
+    EDGE_SECONDS, INTERVAL_SECONDS, LOOK_AT_KERNEL_EVERY, LOOK_EVERY, SAMPLE_EVERY, SAMPLE_TREES_EVERY,
+    SAMPLES, SHORTEST_INTERVAL,
 };
 use crate::measure::network::{self, Probe};
 use crate::measure::side::{Sides, Spent};
@@ -73,6 +75,13 @@ struct Look {
     throttling: Throttling,
 }
 
+/// The kernel's threads at one moment.
+#[derive(Debug, Clone)]
+struct KernelLook {
+    at: f64,
+    threads: KernelThreads,
+}
+
 /// What is sampled beside sides and processors.
 #[derive(Debug, Default)]
 pub struct Watched {
@@ -108,6 +117,7 @@ impl Window {
         // The first samples are taken here, so that what cannot be counted fails before anything is measured.
         sampler.sample()?;
         sampler.look()?;
+        sampler.look_at_kernel()?;
         let mut clock = Clock::new(sides.method());
         let sampler = Arc::new(Mutex::new(sampler));
         let shared = Arc::clone(&sampler);
@@ -152,6 +162,7 @@ impl Window {
         let mut sampler = lock(&self.sampler);
         sampler.sample()?;
         sampler.look()?;
+        sampler.look_at_kernel()?;
         Ok(mem::take(&mut sampler.record))
     }
 
@@ -195,6 +206,10 @@ pub struct Counted {
     /// What the watched devices did by direction, by the names of a result's further figures; empty where none is watched.
     #[serde(default)]
     pub volume: BTreeMap<String, f64>,
+    /// Seconds of the kernel's threads, which no side accounts for, by the names of a result's further figures:
+    /// `kernel_loop_seconds`. They are part of what is foreign.
+    #[serde(default)]
+    pub kernel: BTreeMap<String, f64>,
     /// The machine's processors.
     pub machine: Machine,
     /// The window second by second; the last one may be shorter or longer by half of it.
@@ -251,6 +266,7 @@ impl Counted {
 struct Record {
     samples: Vec<Sample>,
     looks: Vec<Look>,
+    kernel: Vec<KernelLook>,
     bound: BTreeMap<&'static str, Vec<usize>>,
 }
 
@@ -294,6 +310,7 @@ impl Record {
             network: last.network.zip(first.network).map(|(last, first)| network::since(last, first)),
             devices: last.devices.iter().map(busy).collect(),
             volume: device::directions(&first.devices, &last.devices, to - from),
+            kernel: self.kernel(from, to).unwrap_or_default(),
             machine,
             intervals,
             busiest,
@@ -319,6 +336,21 @@ impl Record {
             before = end;
         }
         Some(intervals)
+    }
+
+    /// What the kernel's threads spent, between the looks nearest to the window's edges and as if evenly.
+    fn kernel(&self, from: f64, to: f64) -> Option<BTreeMap<String, f64>> {
+        let nearest = |at: f64| {
+            self.kernel.iter().min_by(|one, other| (one.at - at).abs().total_cmp(&(other.at - at).abs()))
+        };
+        let (first, last) = match (nearest(from)?, nearest(to)?) {
+            (first, last) if last.at > first.at => (first, last),
+            _ => (self.kernel.first()?, self.kernel.last()?),
+        };
+        let length = last.at - first.at;
+        let share = if length > 0.0 { (to - from) / length } else { 0.0 };
+        let spent = last.threads.since(&first.threads).into_iter();
+        Some(spent.map(|(kind, seconds)| (format!("kernel_{kind}_seconds"), seconds * share)).collect())
     }
 
     /// What slowed the machine, by the looks nearest to the window's edges, and the busiest threads, by those inside it:
@@ -359,6 +391,7 @@ fn range(intervals: &[Second], mean: f64) -> (f64, f64, f64) {
 struct Clock {
     every: Duration,
     looked: Instant,
+    looked_at_kernel: Instant,
     /// Time until the next look: short at first, so that a short load is seen too.
     look: Duration,
 }
@@ -366,7 +399,8 @@ struct Clock {
 impl Clock {
     fn new(method: Method) -> Self {
         let every = if method == Method::ProcessTree { SAMPLE_TREES_EVERY } else { SAMPLE_EVERY };
-        Self { every, looked: Instant::now(), look: SAMPLE_EVERY }
+        let now = Instant::now();
+        Self { every, looked: now, looked_at_kernel: now, look: SAMPLE_EVERY }
     }
 
     fn tick(&mut self, sampler: &mut Sampler) -> Result<()> {
@@ -375,6 +409,10 @@ impl Clock {
             self.looked = Instant::now();
             self.look = LOOK_EVERY.min(2 * self.look);
             sampler.look()?;
+        }
+        if self.looked_at_kernel.elapsed() >= LOOK_AT_KERNEL_EVERY {
+            self.looked_at_kernel = Instant::now();
+            sampler.look_at_kernel()?;
         }
         if sampler.record.samples.len() >= SAMPLES {
             thin(&mut sampler.record.samples);
@@ -403,10 +441,19 @@ impl Sampler {
         Ok(())
     }
 
+    fn look_at_kernel(&mut self) -> Result<()> {
+        let at = self.began.elapsed().as_secs_f64();
+        self.record.kernel.push(KernelLook { at, threads: KernelThreads::read()? });
+        if self.record.kernel.len() >= SAMPLES {
+            thin(&mut self.record.kernel);
+        }
+        Ok(())
+    }
+
     fn look(&mut self) -> Result<()> {
         let at = self.began.elapsed().as_secs_f64();
         let threads = Census::read(&self.sides)?;
-        self.record.looks.push(Look { at, threads, throttling: Throttling::read() });
+        self.record.looks.push(Look { at, threads, throttling: Throttling::read(&self.sides) });
         if self.record.looks.len() >= SAMPLES {
             thin(&mut self.record.looks);
         }
@@ -423,6 +470,7 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::process::Stat;
 
     /// One processor that is busy for a share of each second, and a host that spends all of that but `foreign`.
     fn sample(at: f64, busy: f64, foreign: f64) -> Sample {
@@ -496,6 +544,27 @@ mod tests {
         let looks = vec![look(0.0, Some(0.0)), look(0.5, Some(0.5)), look(2.5, Some(2.3)), look(3.01, None)];
         let counted = Record { looks, ..record() }.count(0.4, 3.0).unwrap();
         assert!(counted.busiest.len() == 1 && near(counted.busiest[0].percent, 90.0), "{counted:?}");
+    }
+
+    #[test]
+    fn a_loop_device_s_thread_belongs_to_no_side_and_is_named_with_its_size() {
+        let look = |at: f64| {
+            let own = CpuShare { user: 0.0, system: at / 4.0 };
+            let stat = Stat {
+                pid: 90,
+                name: "loop0".to_owned(),
+                parent: 2,
+                started: 1,
+                own,
+                reaped: CpuShare::default(),
+            };
+            KernelLook { at, threads: KernelThreads::of(vec![stat]) }
+        };
+        let kernel = vec![look(0.0), look(1.0), look(3.0)];
+        let counted = Record { kernel, ..record() }.count(1.0, 2.5).unwrap();
+        assert_eq!(counted.kernel.len(), 1);
+        assert!(near(counted.kernel["kernel_loop_seconds"], 1.5 / 4.0), "{:?}", counted.kernel);
+        assert!(record().count(0.0, 1.0).unwrap().kernel.is_empty());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::merge::merge;
 use super::progress::Busy;
 use super::stage::Stage;
 use super::task::{Preparation, Taken, Task};
-use crate::machine::clock::{Period, now};
+use crate::machine::clock::{Clocks, Period, now};
 use crate::machine::process::Running;
 use crate::measure::{Counted, Role, Window};
 use crate::tool::timing::{limit, span};
@@ -49,9 +49,11 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
     stage.afar.open()?;
     let window = Window::open_with(&stage.sides, stage.watched()?)?;
     let mut beside = stage.disturb(task)?;
+    let clocks = Clocks::read();
     let started = now();
     let statuses = run(stage, task, &assignments)?;
     let ended = now();
+    let set = clocks.set_since();
     beside.still_run()?;
     let parts: Vec<Measured> = assignments
         .iter()
@@ -62,6 +64,7 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
     let period = span(&measured, Period { from: started, to: ended }, task.design.ramp);
     let neighbours = beside.finish(period)?;
     let mut counted = window.close_over(period.from, period.to)?;
+    counted.flags.extend(set.map(|detail| Flag::NoSteadyState { detail }));
     let hosts = stage.afar.close(&mut counted, period)?;
     if let Some(words) = stage.ended() {
         bail!("{words}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lab_model::result::point_name;
 use lab_model::scenario::duration::Seconds;
 use lab_model::scenario::sweep::{self, Extent, Point};
-use lab_model::scenario::{Design, Scenario, calibration};
+use lab_model::scenario::{Design, Scenario, calibration, primary};
 use lab_model::statistics::number::real_length;
 
 /// What a run measures.
@@ -21,6 +21,10 @@ pub struct Plan {
     pub arms: usize,
     /// Measurements that find out what the arms do at most.
     pub calibration: usize,
+    /// Pairs of each point at most.
+    pub most_pairs: Vec<u32>,
+    /// Pairs of a control block; there may be two.
+    pub control_pairs: u32,
 }
 
 impl Plan {
@@ -30,7 +34,15 @@ impl Plan {
         let mut points = if arms == 0 { Vec::new() } else { sweep::points(scenario, extent) };
         let design = scenario.design.clone();
         let calibration = calibration::measurements(scenario, &points);
-        let mut plan = Self { points: Vec::new(), dropped: Vec::new(), design, arms, calibration };
+        let mut plan = Self {
+            points: Vec::new(),
+            dropped: Vec::new(),
+            design,
+            arms,
+            calibration,
+            most_pairs: Vec::new(),
+            control_pairs: primary::control_pairs(scenario),
+        };
         if let Some(budget) = budget {
             let left =
                 budget.as_secs_f64() - plan.control_seconds() - plan.calibration_seconds() - START_SECONDS;
@@ -39,6 +51,7 @@ impl Plan {
             plan.dropped = points.split_off(fit).iter().map(|point| point_name(point)).collect();
         }
         plan.calibration = calibration::measurements(scenario, &points);
+        plan.most_pairs = points.iter().map(|point| primary::design(scenario, point).max_pairs).collect();
         plan.points = points;
         plan
     }
@@ -50,7 +63,7 @@ impl Plan {
 
     /// Seconds of the A/A control block.
     pub fn control_seconds(&self) -> f64 {
-        if self.arms == 0 { 0.0 } else { 2.0 * f64::from(self.design.min_pairs) * self.once() }
+        if self.arms == 0 { 0.0 } else { 2.0 * f64::from(self.control_pairs) * self.once() }
     }
 
     /// Seconds of the calibration.
@@ -61,8 +74,10 @@ impl Plan {
     /// Least and most seconds of all.
     pub fn seconds(&self) -> Seconds {
         let before = self.control_seconds() + self.calibration_seconds();
-        let all = |pairs| real_length(self.points.len()) * self.point_seconds(pairs) + before;
-        Seconds { least: all(self.design.min_pairs), most: all(self.design.max_pairs) }
+        let least = real_length(self.points.len()) * self.point_seconds(self.design.min_pairs);
+        let most: f64 = self.most_pairs.iter().map(|&pairs| self.point_seconds(pairs)).sum();
+        let second = if self.points.len() > 1 { self.control_seconds() } else { 0.0 };
+        Seconds { least: least + before, most: most + second + before }
     }
 
     /// Measurements at least, those of the control and the calibration among them.
@@ -73,7 +88,7 @@ impl Plan {
         points
             .saturating_mul(arms)
             .saturating_mul(pairs)
-            .saturating_add(2 * pairs)
+            .saturating_add(2 * u64::from(self.control_pairs))
             .saturating_add(calibration)
     }
 
@@ -101,7 +116,7 @@ mod tests {
         let scenario = toml::from_str(SCENARIO).unwrap();
         let whole = Plan::new(&scenario, Extent::Full, None);
         assert_eq!((whole.points.len(), whole.dropped.len()), (4, 0));
-        assert_eq!(whole.seconds(), Seconds { least: 4.0 * 40.0 + 40.0, most: 4.0 * 80.0 + 40.0 });
+        assert_eq!(whole.seconds(), Seconds { least: 4.0 * 40.0 + 40.0, most: 4.0 * 80.0 + 2.0 * 40.0 });
         assert_eq!(whole.measurements(), 50);
         let short = Plan::new(&scenario, Extent::Full, Some(Duration::from_secs(135)));
         assert_eq!(short.points.len(), 2);

@@ -11,10 +11,13 @@ use super::plan::Plan;
 use super::present;
 use crate::arm;
 use crate::machine::device;
-use crate::site::Site;
+use crate::site::{BoundArm, Site};
+use lab_model::evidence::Evidence;
 use lab_model::result::Coordinate;
+use lab_model::scenario::feasibility::{Feasibility, Machine};
 use lab_model::scenario::needs::{self, Present};
-use lab_model::scenario::{Arm, Scenario, lint};
+use lab_model::scenario::sweep::Point;
+use lab_model::scenario::{Arm, Initiator, Scenario, Target, lint};
 
 /// What is missing for a scenario to run here; an exit code of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,17 +58,12 @@ pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<S
         bail!("{} is not run, because its results would mislead:\n  - {}", scenario.id, words.join("\n  - "));
     }
     let present = present(site);
-    // A comparison takes two arms; a scenario of one arm compares nothing and may still be measured.
-    let wanted = scenario.arms.len().clamp(1, 2);
-    let somewhere = plan.points.iter().any(|point| runnable(scenario, point, site, &present).len() >= wanted);
-    if !somewhere {
-        let mut missing = needs::of_scenario(scenario, &present);
-        missing.extend(scenario.arms.iter().flat_map(|arm| arm::missing(arm.target, arm.initiator)));
-        missing.dedup();
-        if scenario.arms.is_empty() && missing.is_empty() {
-            missing.push("an arm: the scenario names none".to_owned());
-        }
-        return Err(NotTestable { scenario: scenario.id.clone(), missing }.into());
+    let feasible = Here { site, present: &present }.feasible(scenario, plan.points.clone());
+    if !feasible.runs {
+        return Err(NotTestable { scenario: scenario.id.clone(), missing: feasible.missing }.into());
+    }
+    if let Some(words) = same_thing(scenario, site) {
+        bail!("{} is not run: {words}", scenario.id);
     }
     for bound in scenario.arms.iter().filter_map(|arm| site.bound(&scenario.id, &arm.key)) {
         // Devices of another host are its agent's to judge.
@@ -77,21 +75,126 @@ pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<S
     Ok(present)
 }
 
-/// What an arm lacks at a point, a sentence each: needs of the machine, and programs with their packages.
-pub fn missing(scenario: &Scenario, arm: &Arm, point: &[Coordinate], present: &Present) -> Vec<String> {
-    let needs = needs::missing_at(scenario, arm, point, present).into_iter().map(str::to_owned);
-    needs.chain(arm::missing(arm.target, arm.initiator)).collect()
+/// Two arms that the site binds to one and the same thing: their ratio would be one, whatever is compared.
+fn same_thing(scenario: &Scenario, site: &Site) -> Option<String> {
+    let bound: Vec<(&Arm, &BoundArm)> =
+        scenario.arms.iter().filter_map(|arm| Some((arm, site.bound(&scenario.id, &arm.key)?))).collect();
+    bound.iter().enumerate().find_map(|(place, (one, of_one))| {
+        let twin = bound.iter().skip(place + 1).find(|(_, of_other)| {
+            !of_one.endpoints.is_empty()
+                && of_one.host == of_other.host
+                && of_one.endpoints.iter().any(|endpoint| of_other.endpoints.contains(endpoint))
+        });
+        twin.map(|(other, _)| {
+            format!(
+                "the site binds arms {} and {} to the same endpoint, so they are one arm measured twice",
+                one.key, other.key
+            )
+        })
+    })
 }
 
-/// The arms that lack nothing at a point.
-pub fn runnable<'s>(
-    scenario: &'s Scenario,
-    point: &[Coordinate],
-    site: &Site,
-    present: &Present,
-) -> Vec<&'s Arm> {
-    let whole = |arm: &&Arm| {
-        site.bound(&scenario.id, &arm.key).is_some() || missing(scenario, arm, point, present).is_empty()
-    };
-    scenario.arms.iter().filter(whole).collect()
+/// This machine with its site.
+#[derive(Debug, Clone, Copy)]
+pub struct Here<'a> {
+    /// What arms are bound to.
+    pub site: &'a Site,
+    /// What is there ([`present`]).
+    pub present: &'a Present,
+}
+
+impl Here<'_> {
+    /// What can be run here of these points.
+    pub fn feasible(&self, scenario: &Scenario, points: Vec<Point>) -> Feasibility {
+        Feasibility::of(scenario, points, self)
+    }
+
+    /// The arms that lack nothing at a point.
+    pub fn arms(&self, scenario: &Scenario, point: &[Coordinate]) -> Vec<Arm> {
+        let whole = |arm: &&Arm| self.lacks(scenario, arm, point).is_empty();
+        scenario.arms.iter().filter(whole).cloned().collect()
+    }
+}
+
+impl Machine for Here<'_> {
+    /// Needs of the machine, and programs with their packages. An arm that the site binds has what it needs; one that only a site can
+    /// bind needs that, whatever else the site binds.
+    fn lacks(&self, scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Vec<String> {
+        if self.site.bound(&scenario.id, &arm.key).is_some() {
+            return Vec::new();
+        }
+        let mut lacks: Vec<String> = needs::missing_at(scenario, arm, point, self.present)
+            .into_iter()
+            .map(str::to_owned)
+            .chain(arm::missing(arm.target, arm.initiator))
+            .collect();
+        let is_the_site_s = arm.initiator == Initiator::Site || arm.target == Target::Site;
+        if let Some(need) = needs::find("site").filter(|_| is_the_site_s && self.present.has("site")) {
+            lacks.push(need.missing.to_owned());
+        }
+        lacks
+    }
+
+    fn evidence(&self, scenario: &Scenario, arm: &Arm) -> Evidence {
+        let bound = self.site.bound(&scenario.id, &arm.key);
+        bound.map_or_else(|| arm.evidence.clone(), |bound| bound.evidence.clone())
+    }
+
+    fn has(&self, need: &str) -> bool {
+        self.present.has(need)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_that_only_a_site_can_bind_needs_that_whatever_else_the_site_binds() {
+        let arm = |key: &str, target: &str| {
+            format!(
+                "[[arm]]\nkey='{key}'\nname='{key}'\ninitiator='linerate'\ntarget='{target}'\nevidence={{kind='real'}}\n"
+            )
+        };
+        let text = format!(
+            "id='f.n'\ntitle='t'\nquestion='q'\nsource={{publication='p'}}\n[workload]\ntool='fio'\n{}{}{}",
+            arm("A", "linerate-iscsi"),
+            arm("B", "site"),
+            arm("C", "site")
+        );
+        let scenario: Scenario = toml::from_str(&text).unwrap();
+        let site: Site =
+            toml::from_str("[arm.B]\nendpoints=['iscsi://h/t/0']\nevidence={kind='real'}\n").unwrap();
+        let mut present = Present::default();
+        present.add("site");
+        let here = Here { site: &site, present: &present };
+        let feasible = here.feasible(&scenario, vec![Vec::new()]);
+        assert_eq!(feasible.points[0].arms, ["A", "B"], "and `run` would otherwise end where C is built");
+        assert_eq!(feasible.missing, [needs::find("site").unwrap().missing]);
+        assert_eq!(here.arms(&scenario, &[]).len(), 2);
+    }
+
+    #[test]
+    fn two_arms_on_the_same_device_are_not_compared() {
+        let arm = |key: &str| {
+            format!(
+                "[[arm]]\nkey='{key}'\nname='{key}'\ninitiator='site'\ntarget='site'\nevidence={{kind='real'}}\n"
+            )
+        };
+        let text = format!(
+            "id='f.n'\ntitle='t'\nquestion='q'\nsource={{publication='p'}}\n[workload]\ntool='fio'\n{}{}",
+            arm("A"),
+            arm("B")
+        );
+        let scenario: Scenario = toml::from_str(&text).unwrap();
+        let site = |b: &str| -> Site {
+            let bound = |key: &str, path: &str| {
+                format!("[arm.{key}]\nendpoints=['{path}']\nevidence={{kind='real'}}\n")
+            };
+            toml::from_str(&(bound("A", "/dev/sdb") + &bound("B", b))).unwrap()
+        };
+        let words = same_thing(&scenario, &site("/dev/sdb")).unwrap();
+        assert!(words.starts_with("the site binds arms A and B to the same endpoint"), "{words}");
+        assert_eq!(same_thing(&scenario, &site("/dev/sdc")), None);
+    }
 }

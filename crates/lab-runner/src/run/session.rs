@@ -20,16 +20,20 @@ use super::task::{Taken, Task};
 use super::{integrity, preflight};
 use crate::machine::clock::now;
 use crate::machine::ledger::Ledger;
-use crate::measure::{Environment, environment, limiter, pressure, steady};
+use crate::measure::{Environment, Role, environment, limiter, pressure, steady};
 use crate::site::{Processors, Site};
 use crate::tool::integrity::Integrity;
 use lab_model::jetstress;
+use lab_model::offered;
 use lab_model::result::{Coordinate, Flag, PointResult, SCHEMA, point_name};
 use lab_model::scenario::calibration::{self, Calibrated, Wanted};
 use lab_model::scenario::catalogue::Loaded;
+use lab_model::scenario::feasibility::Machine as _;
 use lab_model::scenario::needs::Present;
 use lab_model::scenario::sweep::{self, Extent, Point};
-use lab_model::scenario::{Arm, Metric, topology};
+use lab_model::scenario::{Arm, Design, Metric, ToolKind, primary, topology};
+use lab_model::statistics::SEED;
+use lab_model::statistics::bootstrap::Bootstrap;
 use lab_model::statistics::metric::{Context as Around, main_metric, value_of};
 use lab_model::statistics::pairing::{self, ArmPair};
 use lab_model::statistics::random::Random;
@@ -67,6 +71,8 @@ pub struct Ended {
     pub results: Vec<PointResult>,
     /// What the A/A control showed.
     pub control: Option<control::Control>,
+    /// What it was made of.
+    pub control_results: Vec<PointResult>,
 }
 
 /// Runs a scenario. `stop` ends it between two measurements.
@@ -286,6 +292,7 @@ impl<'a> Session<'a> {
             stopped,
             results: self.results,
             control,
+            control_results: self.control,
         })
     }
 
@@ -302,14 +309,40 @@ impl<'a> Session<'a> {
         }
         for (number, point) in points.iter().enumerate() {
             // A load that fails ends its own block: neither the other points nor, after the control, the first one.
-            if number == 0 && matches!(self.control_block(point)?, Err(Interrupted::Stopped)) {
+            if number == 0 && matches!(self.control_block(point, 1)?, Err(Interrupted::Stopped)) {
                 return Ok(true);
             }
             if matches!(self.point(number, point)?, Err(Interrupted::Stopped)) {
                 return Ok(true);
             }
         }
-        Ok(false)
+        self.second_control(&points)
+    }
+
+    /// The control once more where the first arm scattered most. True when it was stopped.
+    fn second_control(&mut self, points: &[Point]) -> Result<bool> {
+        let metric = main_metric(self.scenario.scenario.workload.tool);
+        let spread = |point: &Point| {
+            let arm = self.arms(point).first()?.key.clone();
+            let here: Vec<PointResult> =
+                self.results.iter().filter(|result| result.point == *point).cloned().collect();
+            control::spread(&here, &arm, metric)
+        };
+        let noisiest = points
+            .iter()
+            .filter_map(|point| Some((spread(point)?, point)))
+            .max_by(|(one, _), (other, _)| one.total_cmp(other))
+            .map(|(_, point)| point.clone());
+        let Some(noisiest) = noisiest.filter(|point| points.first() != Some(point)) else { return Ok(false) };
+        if self.is_late() {
+            self.warn(format!(
+                "no control at {}, the noisiest point: the budget is used up",
+                point_name(&noisiest)
+            ));
+            return Ok(false);
+        }
+        let first = 2 * primary::control_pairs(&self.scenario.scenario) + 1;
+        Ok(matches!(self.control_block(&noisiest, first)?, Err(Interrupted::Stopped)))
     }
 
     /// Finds out what arms do at most whose loads are shares of that, in turn, as often as the scenario says. An arm that cannot
@@ -360,18 +393,31 @@ impl<'a> Session<'a> {
         Ok(calibration::loaded(settings, found.iops))
     }
 
-    /// The first arm against itself at the first point: what this bench cannot tell apart.
-    fn control_block(&mut self, point: &Point) -> Result<Result<(), Interrupted>> {
+    /// The first arm against itself at a point: what this bench cannot tell apart. Repetitions are numbered from `first` on.
+    fn control_block(&mut self, point: &Point, first: u32) -> Result<Result<(), Interrupted>> {
         let Some(arm) = self.arms(point).first().cloned() else { return Ok(Ok(())) };
-        for repetition in 1..=self.plan.design.min_pairs {
+        let wanted = primary::control_pairs(&self.scenario.scenario);
+        let mut sound = 0;
+        for repetition in first..first + 2 * wanted {
             let mut labels = [control::ARMS.a, control::ARMS.b];
             self.dice("control", repetition).shuffle(&mut labels);
+            let mut disturbed = false;
             for (order, label) in (1..).zip(labels) {
                 let turn = Turn { block: Block::Control, point, label, repetition, order };
                 match self.one(&arm, turn)? {
-                    Ok(result) => self.control.push(result),
+                    Ok(result) => {
+                        disturbed |= result.doubt().is_some();
+                        self.control.push(result);
+                    }
                     Err(interrupted) => return Ok(Err(interrupted)),
                 }
+            }
+            sound += u32::from(!disturbed);
+            // Without a control nothing is shown: a budget that is used up lets disturbed pairs be taken again, once each.
+            let least = self.plan.design.min_pairs;
+            let enough = sound >= least || repetition + 1 - first >= 2 * least;
+            if sound >= wanted || (enough && self.is_late()) {
+                break;
             }
         }
         Ok(Ok(()))
@@ -380,13 +426,14 @@ impl<'a> Session<'a> {
     fn point(&mut self, number: usize, point: &Point) -> Result<Result<(), Interrupted>> {
         let arms = self.arms(point);
         for arm in self.scenario.scenario.arms.clone() {
-            let sentences = preflight::missing(&self.scenario.scenario, &arm, point, &self.present);
-            if !arms.iter().any(|there| there.key == arm.key) {
+            let sentences = self.here().lacks(&self.scenario.scenario, &arm, point);
+            if !sentences.is_empty() {
                 let name = point_name(point);
                 self.warn(format!("{name}: arm {} is left out: {}", arm.key, sentences.join("; ")));
             }
         }
-        for repetition in 1..=self.plan.design.max_pairs {
+        let design = primary::design(&self.scenario.scenario, point);
+        for repetition in 1..=stopping::most_repetitions(&design) {
             let mut order: Vec<&Arm> = arms.iter().collect();
             self.dice(&point_name(point), repetition).shuffle(&mut order);
             for (order, arm) in (1..).zip(order) {
@@ -397,7 +444,7 @@ impl<'a> Session<'a> {
                     Err(interrupted) => return Ok(Err(interrupted)),
                 }
             }
-            if self.is_done(point, &arms, repetition) {
+            if self.is_done(point, &arms, &design, repetition) {
                 break;
             }
         }
@@ -415,28 +462,34 @@ impl<'a> Session<'a> {
 
     /// The arms that can run at a point.
     fn arms(&self, point: &Point) -> Vec<Arm> {
-        let scenario = &self.scenario.scenario;
-        preflight::runnable(scenario, point, &self.record.site, &self.present).into_iter().cloned().collect()
+        self.here().arms(&self.scenario.scenario, point)
     }
 
-    /// Whether every arm has been compared with the first one often enough, or the time is up.
-    fn is_done(&self, point: &Point, arms: &[Arm], repetition: u32) -> bool {
+    const fn here(&self) -> preflight::Here<'_> {
+        preflight::Here { site: &self.record.site, present: &self.present }
+    }
+
+    /// Whether every arm has been compared with the first one often enough, or the time is up. Disturbed pairs are taken again.
+    fn is_done(&self, point: &Point, arms: &[Arm], design: &Design, repetition: u32) -> bool {
         let Some((first, others)) = arms.split_first() else { return true };
-        let design = &self.plan.design;
         if repetition >= design.min_pairs && self.is_late() {
             return true;
         }
-        let metric = main_metric(self.scenario.scenario.workload.tool);
+        let scenario = &self.scenario.scenario;
+        let metric = main_metric(scenario.workload.tool);
+        let level = primary::level_at(scenario, point);
         let here: Vec<PointResult> =
             self.results.iter().filter(|result| result.point == *point).cloned().collect();
-        let ratios = |other: &Arm| -> Vec<f64> {
-            let pairs = pairing::pairs(&here, ArmPair { a: &first.key, b: &other.key }, metric);
-            pairs.into_iter().flat_map(|pairs| pairs.log_ratios).collect()
-        };
         if others.is_empty() {
             return repetition >= design.min_pairs;
         }
-        others.iter().all(|other| stopping::step(design, repetition, &ratios(other)).stops())
+        let mut bootstrap = Bootstrap::new(SEED);
+        others.iter().all(|other| {
+            let pairs = pairing::pairs(&here, ArmPair { a: &first.key, b: &other.key }, metric).pop();
+            pairs.is_none_or(|pairs| {
+                stopping::at_point(&mut bootstrap, design, repetition, &pairs, level).stops()
+            })
+        })
     }
 
     /// Whether measuring on would leave too little of the budget for the points that are still to come.
@@ -593,7 +646,25 @@ impl<'a> Session<'a> {
         };
         let stage = self.stages.get_mut(&arm.key).context("the arm was not built")?;
         let taken = measurement::take(stage, &task)?;
-        Ok(self.result(arm, turn, taken))
+        let reshaped = stage.reshaped();
+        let mut result = self.result(arm, turn, taken);
+        result.flags.extend(reshaped.map(|detail| Flag::Throttled { detail }));
+        if self.scenario.scenario.workload.tool == ToolKind::Fio {
+            let volumes = self.stages.get(&arm.key).map_or(1, Stage::volumes);
+            result.flags.extend(offered::check(offered::Asked { settings: &settings, volumes }, &result));
+        }
+        Ok(result)
+    }
+
+    /// Sides that were told to look for work before they sleep: they are busy with nothing too.
+    fn polling(&self, arm: &Arm, point: &[Coordinate]) -> Vec<Role> {
+        let scenario = &self.scenario.scenario;
+        let spins = |span: Option<&String>| span.is_some_and(|span| !span.starts_with('0'));
+        let host = spins(sweep::settings(scenario, arm, point).get("spin"));
+        let target =
+            self.stages.get(&arm.key).is_some_and(|stage| spins(stage.topology.target_spin.as_ref()));
+        let sides = [(Role::Host, host), (Role::Target, target)];
+        sides.into_iter().filter(|(_, polls)| *polls).map(|(role, _)| role).collect()
     }
 
     fn result(&self, arm: &Arm, turn: Turn<'_>, taken: Taken) -> PointResult {
@@ -601,7 +672,8 @@ impl<'a> Session<'a> {
         let mut flags = measurement::flags(&measured, &counted);
         flags.extend(steady::check(&measured.intervals));
         let payload = self.stages.get(&arm.key).and_then(Stage::payload);
-        let limiter = limiter::limiter(&limiter::resources(&counted, payload, &[]));
+        let polling = self.polling(arm, turn.point);
+        let limiter = limiter::limiter(&limiter::resources(&counted, payload, &polling));
         let mut intervals = measured.intervals;
         counted.fill(&mut intervals);
         let bound = self.record.site.bound(&self.scenario.scenario.id, &arm.key);
@@ -627,7 +699,13 @@ impl<'a> Session<'a> {
             target_counters: BTreeMap::new(),
             neighbours,
             hosts,
-            extra: measured.extra.into_iter().chain(parts).chain(counted.volume).collect(),
+            extra: measured
+                .extra
+                .into_iter()
+                .chain(parts)
+                .chain(counted.volume)
+                .chain(counted.kernel)
+                .collect(),
             limiter,
             flags,
         };

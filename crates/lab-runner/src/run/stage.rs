@@ -16,6 +16,7 @@ use crate::arm::sides::{account, enrol, placement, roles};
 use crate::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Volumes, postgresql};
 use crate::machine::ledger::Ledger;
 use crate::machine::process::Placement;
+use crate::machine::shape::Shape;
 use crate::machine::topology::{self, Host, Hosts};
 use crate::measure::network::{End, Probe};
 use crate::measure::{Role, Sides, Watched};
@@ -61,6 +62,8 @@ pub struct Stage {
     target: Option<Host>,
     /// What else uses the link.
     neighbours: Neighbours,
+    /// What shapes the link since it stands.
+    shape: Shape,
     /// Whose time is counted. The last, as a control group can only be removed when none of the processes above is left in it.
     pub sides: Sides,
 }
@@ -125,6 +128,8 @@ impl Stage {
             targets: vec![served],
             target: Some(hosts.target.clone()),
             neighbours,
+            // Nothing of a local arm crosses the link.
+            shape: if arm.initiator == Initiator::Local { Shape::default() } else { Shape::of(&hosts) },
             sides,
         };
         stage.adapt(ground, Initiators { arm, hosts: &hosts, endpoints: parts }, ledger)?;
@@ -165,6 +170,7 @@ impl Stage {
             targets: Vec::new(),
             target: None,
             neighbours: Neighbours::default(),
+            shape: Shape::default(),
             sides,
         };
         match offered {
@@ -251,6 +257,13 @@ impl Stage {
         if self.prepared.replace(size.clone()) == Some(size) { Preparation::Done } else { Preparation::Due }
     }
 
+    /// Volumes that the load is spread over, on all hosts.
+    pub fn volumes(&self) -> usize {
+        let named: usize = self.initiators.iter().map(|(_, endpoints)| endpoints.len()).sum();
+        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        named.max(count(self.topology.targets).saturating_mul(count(self.topology.luns))).max(1)
+    }
+
     /// Whether it stands on what the site names, whatever the scenario says of targets.
     pub const fn is_bound(&self) -> bool {
         self.target.is_none() && !self.afar.serves()
@@ -280,6 +293,11 @@ impl Stage {
         }
         let target = self.target.as_ref().and_then(end);
         Probe::open(&initiators, target.as_ref()).map(Some)
+    }
+
+    /// What somebody else changed of what shapes the link, in words.
+    pub fn reshaped(&self) -> Option<String> {
+        self.shape.change()
     }
 
     /// Bytes of payload per second that the link carries in one direction, where it is limited.

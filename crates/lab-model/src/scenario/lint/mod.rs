@@ -6,6 +6,7 @@
 
 mod arms;
 mod axes;
+mod compared;
 mod finding;
 mod report;
 
@@ -57,6 +58,7 @@ pub const TRAPS: &[Trap] = &[
 pub fn errors(scenario: &Scenario) -> Vec<Finding> {
     let mut findings = head(scenario);
     findings.extend(arms::findings(scenario));
+    findings.extend(compared::findings(scenario));
     findings.extend(axes::findings(scenario));
     findings.extend(report::findings(scenario));
     findings

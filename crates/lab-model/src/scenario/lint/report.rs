@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::finding::{Finding, doubles};
 use crate::claims::grammar::Test;
-use crate::scenario::{Claim, Figure, FigureKind, Published, PublishedStatus, Scenario, needs};
+use crate::scenario::{Claim, Figure, FigureKind, Published, PublishedStatus, Scenario, needs, primary};
 
 /// What a figure may have along x that is no axis of the sweep.
 const TIME: &str = "time";
@@ -18,6 +18,14 @@ pub(super) fn findings(scenario: &Scenario) -> Vec<Finding> {
     }
     for id in doubles(scenario.claims.iter().map(|claim| claim.id.as_str())) {
         findings.push(Finding::new(format!("claim {id}"), "two claims have this id"));
+    }
+    let named = scenario.claims.iter().filter(|claim| claim.primary).count();
+    if named > primary::MOST {
+        let message = format!(
+            "{named} claims are primary, and the report can stand for {} at most: leave the others exploratory",
+            primary::MOST
+        );
+        findings.push(Finding::new("claims", message));
     }
     let mut add = |place: String, messages: Vec<String>| {
         findings.extend(messages.into_iter().map(|message| Finding::new(place.clone(), message)));
@@ -106,6 +114,9 @@ fn claim(scenario: &Scenario, claim: &Claim) -> Vec<String> {
     if claim.here.is_some() && (claim.test.is_none() || scenario.arms.is_empty()) {
         messages.push("it says what a verdict here would speak of, and nothing here can test it".to_owned());
     }
+    if claim.primary && claim.test.is_none() {
+        messages.push("it is primary, and nothing tests it".to_owned());
+    }
     if let Some(test) = &claim.test {
         messages.extend(self::test(scenario, test));
     }
@@ -180,5 +191,10 @@ mod tests {
         refused(&claim("test='iops(A, bs=2k) > 1'"), "no point has");
         refused(&claim("test='speed(A) > 1'"), "speed");
         refused(&format!("{}\n{}", claim(""), claim("")), "two claims");
+        refused(&claim("primary=true"), "nothing tests it");
+        let six: Vec<String> = (0..6)
+            .map(|id| format!("[[claim]]\nid='{id}'\ntext='t'\nprimary=true\ntest='iops(A) > 1'\n"))
+            .collect();
+        refused(&six.concat(), "6 claims are primary");
     }
 }
