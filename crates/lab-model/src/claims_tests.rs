@@ -213,7 +213,7 @@ fn latency_added_over_local_is_no_surer_than_a_whole_latency() {
         (1..=6).flat_map(|number| [timed("A", number, 105_000.0), timed("L", number, 100_000.0)]).collect();
     let with = |reach: f64| {
         let sides = |number: u32| {
-            let sign = if number % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = if number.is_multiple_of(2) { 1.0 } else { -1.0 };
             [timed("A", number, 105_000.0 * (1.0 + sign * reach)), timed("A2", number, 105_000.0)]
         };
         let control: Vec<PointResult> = (1..=6).flat_map(sides).collect();

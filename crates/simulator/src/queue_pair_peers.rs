@@ -152,7 +152,9 @@ impl QueuePairPeer {
         pair.poll(now, &mut done);
         let (is_connected, has_ended) = (pair.is_connected(), pair.state() != QueuePairState::Open);
         let mut moved = !done.is_empty();
-        done.into_iter().for_each(|done| self.complete(done));
+        for done in done {
+            self.complete(done);
+        }
         if has_ended {
             self.end();
             return false;

@@ -224,8 +224,9 @@ impl RoceVillain {
     /// Takes what the end behind it sends.
     fn relay(&mut self, now: Instant) {
         while self.held.front().is_some_and(|(due, _)| *due <= now) {
-            let held = self.held.pop_front();
-            held.into_iter().for_each(|(_, leaving)| self.leave(leaving));
+            if let Some((_, leaving)) = self.held.pop_front() {
+                self.leave(leaving);
+            }
         }
         while self.bytes < AHEAD {
             let Some(train) = self.inner.poll_transmit(now) else { return };
@@ -255,7 +256,7 @@ impl RoceVillain {
         let before = self.out.len();
         if party.is_silent {
         } else if is_hostile {
-            let to = Way { to: leaving.to, path: way };
+            let to = Delivery { to: leaving.to, path: way };
             self.mangle(&mut party, &said, to);
             if party.evil == RoceEvil::Late {
                 let due = now + self.dice.span(&HELD);
@@ -288,7 +289,7 @@ impl RoceVillain {
     }
 
     /// What becomes of a packet of a hostile connection.
-    fn mangle(&mut self, party: &mut Party, said: &Said, way: Way) {
+    fn mangle(&mut self, party: &mut Party, said: &Said, delivery: Delivery) {
         match party.evil {
             RoceEvil::ForeignKeys
             | RoceEvil::Beyond
@@ -296,30 +297,30 @@ impl RoceVillain {
             | RoceEvil::Rights
             | RoceEvil::Ended => {
                 let said = self.access(party, said);
-                self.say(&said, way);
+                self.say(&said, delivery);
             }
             RoceEvil::Sequences | RoceEvil::Pairs | RoceEvil::Order | RoceEvil::Invalidations => {
                 let said = self.misnumber(party.evil, said.clone());
-                self.say(&said, way);
+                self.say(&said, delivery);
             }
-            RoceEvil::Sums | RoceEvil::Headers => self.spoil(party.evil, said, way),
+            RoceEvil::Sums | RoceEvil::Headers => self.spoil(party.evil, said, delivery),
             RoceEvil::Lengths | RoceEvil::Empty | RoceEvil::Long | RoceEvil::Endless => {
-                self.lengthen(party, said, way);
+                self.lengthen(party, said, delivery);
             }
-            RoceEvil::Requests | RoceEvil::Farewells => self.manage(party.evil, said, way),
+            RoceEvil::Requests | RoceEvil::Farewells => self.manage(party.evil, said, delivery),
             RoceEvil::NotReady
             | RoceEvil::Missing
             | RoceEvil::Unacknowledged
             | RoceEvil::Refusals
             | RoceEvil::Responses
-            | RoceEvil::NoData => self.answer(party.evil, said, way),
-            RoceEvil::Reads | RoceEvil::Repeats => self.repeat(party, said, way),
+            | RoceEvil::NoData => self.answer(party.evil, said, delivery),
+            RoceEvil::Reads | RoceEvil::Repeats => self.repeat(party, said, delivery),
             RoceEvil::Silence => party.is_silent = true,
-            RoceEvil::Late | RoceEvil::Deaf => self.say(said, way),
+            RoceEvil::Late | RoceEvil::Deaf => self.say(said, delivery),
         }
     }
 
-    fn say(&mut self, said: &Said, Way { to, path }: Way) {
+    fn say(&mut self, said: &Said, Delivery { to, path }: Delivery) {
         let bytes = said.encode(&path);
         self.leave(Leaving { to, bytes });
     }
@@ -414,8 +415,8 @@ impl RoceVillain {
     }
 
     /// The packet with another bit somewhere, and the sum that it had or the one that fits.
-    fn spoil(&mut self, evil: RoceEvil, said: &Said, way: Way) {
-        let mut bytes = said.encode(&way.path);
+    fn spoil(&mut self, evil: RoceEvil, said: &Said, delivery: Delivery) {
+        let mut bytes = said.encode(&delivery.path);
         let whole = bytes.len();
         let (at, bit) = if evil == RoceEvil::Headers {
             (wire::index(self.dice.below(FIRST_HEADER)), self.dice.below(8))
@@ -427,43 +428,43 @@ impl RoceVillain {
         }
         if evil == RoceEvil::Headers {
             bytes.truncate(whole - ICRC);
-            bytes = signed(&way.path, bytes);
+            bytes = signed(&delivery.path, bytes);
         }
-        self.leave(Leaving { to: way.to, bytes });
+        self.leave(Leaving { to: delivery.to, bytes });
     }
 
     /// A message of another length.
-    fn lengthen(&mut self, party: &mut Party, said: &Said, way: Way) {
+    fn lengthen(&mut self, party: &mut Party, said: &Said, delivery: Delivery) {
         let full = vec![0xee; self.mtu.bytes()];
         match (party.evil, said.part()) {
-            (_, Part::Management | Part::Answer) => self.say(said, way),
+            (_, Part::Management | Part::Answer) => self.say(said, delivery),
             (RoceEvil::Lengths, _) => {
                 let length = self.dice.index(said.payload.len() + 16);
                 let mut said = said.clone();
                 said.payload.resize(length, 0xee);
-                self.say(&said, way);
+                self.say(&said, delivery);
             }
             (RoceEvil::Empty, Part::Send) => {
-                self.say(&said.instead(Opcode::SEND_ONLY, Extended::None, Vec::new()), way);
+                self.say(&said.instead(Opcode::SEND_ONLY, Extended::None, Vec::new()), delivery);
             }
             (RoceEvil::Long, Part::Send) if self.bytes < AHEAD => {
-                self.say(&said.instead(Opcode::SEND_FIRST, Extended::None, full.clone()), way);
+                self.say(&said.instead(Opcode::SEND_FIRST, Extended::None, full.clone()), delivery);
                 for at in 1..LONG {
                     let middle = said.instead(Opcode::SEND_MIDDLE, Extended::None, full.clone());
-                    self.say(&middle.later(at), way);
+                    self.say(&middle.later(at), delivery);
                 }
             }
             (RoceEvil::Endless, Part::Send) => {
-                self.say(&said.instead(Opcode::SEND_FIRST, Extended::None, full), way);
+                self.say(&said.instead(Opcode::SEND_FIRST, Extended::None, full), delivery);
                 party.is_silent = true;
             }
-            _ => self.say(said, way),
+            _ => self.say(said, delivery),
         }
     }
 
     /// Messages of connection management beside a packet.
-    fn manage(&mut self, evil: RoceEvil, said: &Said, way: Way) {
-        self.say(said, way);
+    fn manage(&mut self, evil: RoceEvil, said: &Said, delivery: Delivery) {
+        self.say(said, delivery);
         if self.bytes > AHEAD {
             return;
         }
@@ -473,8 +474,8 @@ impl RoceVillain {
         };
         if evil == RoceEvil::Requests {
             for _ in 0..REQUESTS {
-                let message = self.request(way.to);
-                self.say(&Said::management(&message), way);
+                let message = self.request(delivery.to);
+                self.say(&Said::management(&message), delivery);
             }
             return;
         }
@@ -483,7 +484,7 @@ impl RoceVillain {
             let content = self.farewell(receiver);
             let names = Names { sender: self.number(), receiver };
             let message = Message { transaction: self.dice.below(u64::MAX), names, content };
-            self.say(&Said::management(&message), way);
+            self.say(&Said::management(&message), delivery);
         }
     }
 
@@ -529,22 +530,22 @@ impl RoceVillain {
     }
 
     /// What it says of the peer's packets.
-    fn answer(&mut self, evil: RoceEvil, said: &Said, way: Way) {
+    fn answer(&mut self, evil: RoceEvil, said: &Said, delivery: Delivery) {
         let part = said.part();
         let tells = matches!(part, Part::Response | Part::Answer);
         match evil {
             RoceEvil::NotReady if tells => {
                 let code = wire::bounded::<u8>(0x20 | self.dice.below(32));
                 let syndrome = Syndrome::decode(code).unwrap_or(Syndrome::Nak(Nak::Sequence));
-                self.say(&said.answered(syndrome), way);
+                self.say(&said.answered(syndrome), delivery);
             }
-            RoceEvil::Missing if tells => self.say(&said.answered(Syndrome::Nak(Nak::Sequence)), way),
+            RoceEvil::Missing if tells => self.say(&said.answered(Syndrome::Nak(Nak::Sequence)), delivery),
             RoceEvil::Unacknowledged if tells => {}
             RoceEvil::Refusals if tells => {
                 let naks = [Nak::InvalidRequest, Nak::RemoteAccess, Nak::RemoteOperational, Nak::Sequence];
                 let nak = naks[self.dice.index(naks.len())];
                 let by = wire::bounded(self.dice.below(3));
-                self.say(&said.answered(Syndrome::Nak(nak)).later(by), way);
+                self.say(&said.answered(Syndrome::Nak(nak)).later(by), delivery);
             }
             RoceEvil::NoData if matches!(part, Part::Response | Part::Access) => {}
             RoceEvil::Responses if tells => {
@@ -554,24 +555,24 @@ impl RoceVillain {
                 let mut answer = said.answered(Syndrome::Nak(Nak::Sequence)).renamed(opcode);
                 answer.payload.resize(self.dice.index(2 * self.mtu.bytes()), 0xee);
                 let by = if self.dice.coin() { 0 } else { self.number() };
-                self.say(&answer.later(by), way);
+                self.say(&answer.later(by), delivery);
             }
-            _ => self.say(said, way),
+            _ => self.say(said, delivery),
         }
     }
 
     /// Says it again, with old packets, or with many reads behind it.
-    fn repeat(&mut self, party: &Party, said: &Said, way: Way) {
+    fn repeat(&mut self, party: &Party, said: &Said, delivery: Delivery) {
         let is_full = self.bytes > AHEAD;
         if party.evil == RoceEvil::Repeats {
-            (0..if is_full { 1 } else { TIMES }).for_each(|_| self.say(said, way));
+            (0..if is_full { 1 } else { TIMES }).for_each(|_| self.say(said, delivery));
             if let Some(old) = party.old.get(self.dice.index(party.old.len())).cloned() {
-                self.say(&old, way);
+                self.say(&old, delivery);
             }
             return;
         }
         if is_full || !matches!(said.part(), Part::Send | Part::Access) {
-            return self.say(said, way);
+            return self.say(said, delivery);
         }
         let known = self.named.back().copied();
         let memory = known.unwrap_or(Memory { address: U64::new(0), key: U32::new(0), length: U32::new(0) });
@@ -579,10 +580,12 @@ impl RoceVillain {
         let length = if self.dice.coin() { memory.length.get().min(1) } else { 0 };
         let memory = Memory { length: U32::new(length), ..memory };
         for at in 0..FLOOD {
-            self.say(&said.reading(memory).later(at), way);
+            self.say(&said.reading(memory).later(at), delivery);
         }
         let again = party.old.iter().find(|old| old.header.opcode() == Opcode::READ_REQUEST).cloned();
-        again.into_iter().for_each(|old| self.say(&old, way));
+        if let Some(old) = again {
+            self.say(&old, delivery);
+        }
     }
 
     /// Puts what is to be sent first into a train: datagrams to one peer, and of one length but the last.
@@ -614,7 +617,7 @@ impl RoceVillain {
 
 /// Where a packet goes.
 #[derive(Clone, Copy)]
-struct Way {
+struct Delivery {
     to: SocketAddr,
     path: Path,
 }

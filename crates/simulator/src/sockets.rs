@@ -231,7 +231,9 @@ impl Sockets {
             socket.misled = Some(Misled { until, late });
             misled.push(socket.local);
         }
-        misled.into_iter().for_each(|local| self.hold_up(local, late));
+        for local in misled {
+            self.hold_up(local, late);
+        }
     }
 
     /// What comes from there takes so much longer.

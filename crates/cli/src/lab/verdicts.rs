@@ -23,7 +23,7 @@ pub(super) fn print(scenario: &Scenario, ended: &Ended, has: &[String]) -> Resul
     match &ended.control {
         Some(control) => output::line(&format!("control (A against A): {}", control.words()))?,
         None => {
-            output::line("control (A against A): too few undisturbed pairs, so that no difference is shown")?
+            output::line("control (A against A): too few undisturbed pairs, so that no difference is shown")?;
         }
     }
     let measured =

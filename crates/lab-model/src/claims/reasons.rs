@@ -8,7 +8,7 @@ use crate::evidence::Evidence;
 use crate::result::{Coordinate, point_name};
 use crate::scenario::Metric;
 use crate::statistics::MIN_PAIRS;
-use crate::statistics::control::NO_CONTROL;
+use crate::statistics::verdict::NO_CONTROL;
 use crate::statistics::verdict::Restless;
 
 /// Why a claim cannot be tested.

@@ -145,7 +145,7 @@ fn testable(scenario: &Scenario, claim: &Claim, points: &[FeasiblePoint], machin
     }
     let named = test.arms();
     let runs = |here: &&FeasiblePoint| named.iter().all(|arm| here.arms.iter().any(|there| there == arm));
-    if !spoken.iter().any(|here| runs(here)) {
+    if !spoken.iter().any(runs) {
         let absent = spoken.iter().flat_map(|here| &here.left_out);
         let absent = absent.filter(|left_out| named.contains(left_out.arm.as_str()));
         let mut why: Vec<String> =

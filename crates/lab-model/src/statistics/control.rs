@@ -15,9 +15,6 @@ use crate::scenario::Metric;
 /// The arms of a control block's results.
 pub const ARMS: ArmPair<'_> = ArmPair { a: "A", b: "A2" };
 
-/// What a report says of a ratio in place of a verdict when [`Widths::gate`] has nothing to gate with.
-pub const NO_CONTROL: &str = "not shown: the control has too few undisturbed pairs";
-
 /// What a control block showed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Control {

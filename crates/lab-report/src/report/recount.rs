@@ -11,8 +11,11 @@ use serde_json::Value;
 
 use lab_model::result::{Direction, PointResult};
 
+/// Both directions as a tool's own output has them; nothing where it has none.
+type Reader = fn(&Value) -> Option<Both>;
+
 /// Raw outputs that are read again: the file, and how.
-const OUTPUTS: [(&str, fn(&Value) -> Option<Both>); 2] = [("fio.json", fio), ("bench.json", bench)];
+const OUTPUTS: [(&str, Reader); 2] = [("fio.json", fio), ("bench.json", bench)];
 /// fio's job that stands for a database's log, which a result counts apart.
 const LOG: &str = "log";
 /// Figures that two readers round differently differ by less than this share.
