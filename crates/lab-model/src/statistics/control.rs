@@ -63,6 +63,16 @@ impl Widths {
     pub fn gate(&self, metric: Metric) -> Option<f64> {
         self.width(metric).or_else(|| self.0.values().copied().reduce(f64::max))
     }
+
+    /// What a difference in a metric has to exceed between runs with these controls: the widest gate. `None` where one has none.
+    pub fn wider(of: &[Self], metric: Metric) -> Option<f64> {
+        of.iter().map(|one| one.gate(metric)).reduce(|one, other| Some(one?.max(other?)))?
+    }
+
+    /// Whether no metric has a width.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// How much an arm's undisturbed results of one point scatter: the standard deviation of their logarithms. `None` for fewer than two.
@@ -156,6 +166,11 @@ mod tests {
         assert_eq!(widths.width(Metric::Transactions), None);
         assert_eq!(widths.gate(Metric::Transactions), Some(widest));
         assert_eq!(widths.gate(Metric::Iops), widths.width(Metric::Iops));
-        assert_eq!(Widths::of(&noisy[..8]).gate(Metric::Iops), None);
+        let none = Widths::of(&noisy[..8]);
+        assert_eq!(none.gate(Metric::Iops), None);
+        let narrow = Widths::of(&block(1000.0, [1000.0; 6]));
+        assert_eq!(Widths::wider(&[narrow.clone(), widths.clone()], Metric::Iops), widths.gate(Metric::Iops));
+        assert_eq!(Widths::wider(&[widths, none], Metric::Iops), None, "one control does not gate two runs");
+        assert_eq!(Widths::wider(&[], Metric::Iops), None);
     }
 }
