@@ -10,7 +10,7 @@ use super::catalogue::Loaded;
 use super::duration::{self, Seconds};
 use super::feasibility::{Feasibility, FeasiblePoint, Testable};
 use super::sweep::{self, Extent};
-use super::{Arm, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, primary, topology};
+use super::{Arm, Gateway, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, primary, topology};
 use crate::result::{Coordinate, point_name};
 use crate::statistics::power;
 
@@ -123,7 +123,8 @@ pub fn show(loaded: &Loaded, feasible: &Feasibility) -> String {
                 _ => format!(" Needs {}.", claim.needs.join(", ")),
             };
             let kind = if claim.primary { "primary" } else { "exploratory" };
-            format!("{} ({kind}); {test}.{lacks}", claim.text)
+            let reading = claim.inferred.as_ref().map(|reading| format!(" Inferred: {reading}.")).unwrap_or_default();
+            format!("{} ({kind}); {test}.{reading}{lacks}", claim.text)
         }),
     );
     for table in &scenario.published {
@@ -236,12 +237,16 @@ fn built_as(topology: &Topology) -> String {
         LinkKind::Veth => format!("veth, MTU {}, {rate}", topology.link.mtu),
         LinkKind::Physical => format!("the site's link, MTU {}, {rate}", topology.link.mtu),
     };
+    let gateway = match topology.link.gateway {
+        Gateway::None => "",
+        Gateway::Nat => " behind a router that translates addresses",
+    };
     let Topology { initiators, targets, luns, volume, cores, digests, .. } = topology;
     let cores = if *cores == 1 { String::new() } else { format!(" in {cores} event loops") };
     let spin = topology.target_spin.as_ref().map(|span| format!(", a target that spins for {span}"));
     let digests = if *digests { ", digests" } else { "" };
     format!(
-        "{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}{digests}{}",
+        "{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}{gateway}{digests}{}",
         spin.unwrap_or_default()
     )
 }

@@ -59,8 +59,9 @@ impl Widths {
     }
 
     /// What a difference in a metric has to exceed: the metric's own width, or the widest of all where the arm of the control does not
-    /// have the metric. `None` when the control has too few undisturbed pairs: then no difference is shown, however large.
+    /// have the metric. A price is exact. `None` when the control has too few undisturbed pairs: then no difference is shown, however large.
     pub fn gate(&self, metric: Metric) -> Option<f64> {
+        let metric = metric.without_price();
         self.width(metric).or_else(|| self.0.values().copied().reduce(f64::max))
     }
 

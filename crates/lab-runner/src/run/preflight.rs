@@ -13,6 +13,7 @@ use crate::arm;
 use crate::machine::device;
 use crate::site::{BoundArm, Site};
 use lab_model::evidence::Evidence;
+use lab_model::prices::Prices;
 use lab_model::result::Coordinate;
 use lab_model::scenario::feasibility::{Feasibility, Machine};
 use lab_model::scenario::needs::{self, Present};
@@ -142,6 +143,10 @@ impl Machine for Here<'_> {
 
     fn has(&self, need: &str) -> bool {
         self.present.has(need)
+    }
+
+    fn prices(&self) -> Option<&Prices> {
+        Some(&self.site.prices)
     }
 }
 

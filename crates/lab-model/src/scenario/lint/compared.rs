@@ -98,6 +98,8 @@ const fn load_generator(tool: ToolKind, initiator: Initiator) -> &'static str {
         (ToolKind::Fio, _) => "fio",
         (ToolKind::Dd, _) => "dd",
         (ToolKind::Pgbench, _) => "pgbench",
+        (ToolKind::FirstIo, Initiator::Linerate | Initiator::Local) => "linerate check",
+        (ToolKind::FirstIo, _) => "fio",
         (ToolKind::Vmfleet | ToolKind::Diskspd, _) => "DiskSpd",
         (ToolKind::Analysis, _) => "none",
     }
