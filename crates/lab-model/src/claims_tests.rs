@@ -152,7 +152,10 @@ fn work_for_the_price_is_tested_where_a_site_has_prices_and_otherwise_says_which
         "not testable here: no price of adapter in the site file, and arm B has 1 of them"
     );
     let none = verdict(3.0, "");
-    assert_eq!((none.outcome, none.why.starts_with("no prices in the site file")), (Outcome::NotTestable, true));
+    assert_eq!(
+        (none.outcome, none.why.starts_with("no prices in the site file")),
+        (Outcome::NotTestable, true)
+    );
 }
 
 #[test]

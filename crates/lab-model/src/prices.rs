@@ -99,7 +99,10 @@ impl Prices {
     /// A negative or endless price, or an arm that costs nothing.
     pub fn check(&self) -> Result<()> {
         for (part, price) in &self.each {
-            ensure!(price.is_finite() && *price >= 0.0, "prices.each.{part} is {price}: a price is zero or more");
+            ensure!(
+                price.is_finite() && *price >= 0.0,
+                "prices.each.{part} is {price}: a price is zero or more"
+            );
         }
         for (arm, parts) in &self.parts {
             for (part, count) in parts {

@@ -87,7 +87,9 @@ fn load_value(metric: Metric, point: &PointResult, context: &Context) -> Option<
         Metric::ReadyTarget => point.extra.get(READY_TARGET).copied(),
         Metric::ReadyInitiator => point.extra.get(READY_INITIATOR).copied(),
         Metric::IopsPerPrice | Metric::BandwidthPerPrice => {
-            load_value(metric.without_price(), point, context).zip(context.price).map(|(work, price)| work / price)
+            load_value(metric.without_price(), point, context)
+                .zip(context.price)
+                .map(|(work, price)| work / price)
         }
         Metric::NeighbourBandwidth => (!point.neighbours.is_empty())
             .then(|| point.neighbours.iter().map(|neighbour| neighbour.bytes_per_second).sum()),

@@ -97,7 +97,8 @@ fn every_metric_has_its_value() {
         ..Direction::default()
     });
     point.memory.insert("host".to_owned(), 64_000_000);
-    let context = Context { payload_rate: Some(245.76e6), local_latency: Some(50_000.0), price: Some(8000.0) };
+    let context =
+        Context { payload_rate: Some(245.76e6), local_latency: Some(50_000.0), price: Some(8000.0) };
     let expected = [
         (Metric::Iops, 40_000.0),
         (Metric::Bandwidth, 163.84e6),

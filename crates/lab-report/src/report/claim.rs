@@ -58,8 +58,7 @@ pub(crate) struct StandIn {
 
 /// Every claim, in the scenario's order.
 pub(crate) fn judged(run: &Run, measured: &Measured<'_>) -> Vec<Judged> {
-    let evidence =
-        claims::Measured {
+    let evidence = claims::Measured {
         results: &run.points,
         control: &run.control,
         site_has: &run.info.site.has,
@@ -136,7 +135,8 @@ fn added_latency(measured: &Measured<'_>, claim: &Claim) -> Vec<String> {
     }
     let named = parsed.arms();
     let here = |group: &&Group<'_>| {
-        let fits = claim.at.iter().all(|(axis, value)| group.at(axis).is_none_or(|own| place::lies(own, value)));
+        let fits =
+            claim.at.iter().all(|(axis, value)| group.at(axis).is_none_or(|own| place::lies(own, value)));
         fits && named.contains(group.arm.key.as_str()) && group.arm.initiator != Initiator::Local
     };
     let mut points: Vec<(String, Vec<String>)> = Vec::new();

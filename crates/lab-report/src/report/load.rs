@@ -165,7 +165,9 @@ const fn tool(kind: ToolKind) -> &'static str {
         ToolKind::Iperf3 => "iperf3",
         ToolKind::Dd => "dd",
         ToolKind::Pgbench => "pgbench on PostgreSQL",
-        ToolKind::FirstIo => "one block of 4 KiB, written, read back and compared, on arms of which nothing was set up",
+        ToolKind::FirstIo => {
+            "one block of 4 KiB, written, read back and compared, on arms of which nothing was set up"
+        }
         ToolKind::Vmfleet => "VMFleet (DiskSpd in virtual machines)",
         ToolKind::Diskspd => "DiskSpd",
         ToolKind::Analysis => "none: computed from other results",

@@ -585,6 +585,7 @@ impl<'a> Session<'a> {
             iops: result.iops(),
             transactions: value_of(Metric::Transactions, result, &Around::default()).unwrap_or(0.0),
             bytes_per_second: result.bytes_per_second(),
+            first_io: value_of(Metric::FirstIo, result, &Around::default()).unwrap_or(0.0) / 1e6,
             cpu: measurement::busy(&result.cpu),
         });
     }

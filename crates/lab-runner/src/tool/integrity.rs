@@ -49,9 +49,7 @@ impl Reach {
         }
         match scheme(url) {
             "iscsi" | "nvme+tcp" | "file" | "ram" | "null" | "device" => Some(Self::Own(url.to_owned())),
-            "nbd" | "nbd+unix" => {
-                Some(Self::Fio(vec!["--ioengine=nbd".to_owned(), format!("--uri={url}")]))
-            }
+            "nbd" | "nbd+unix" => Some(Self::Fio(vec!["--ioengine=nbd".to_owned(), format!("--uri={url}")])),
             "" if is_device(url) => Some(Self::Own(format!("device:{url}"))),
             "" if url.starts_with('/') => Some(Self::Fio(vec![
                 format!("--filename={}", url.replace(':', "\\:")),

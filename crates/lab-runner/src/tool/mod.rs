@@ -104,7 +104,9 @@ impl Program {
             Self::Iperf3 => "see whether the arm's `iperf3 -s` still runs and listens at that address",
             Self::Dd => "see whether the file system is mounted, writable and has room",
             Self::Pgbench => "see whether the database answers: psql URL -c 'select 1'",
-            Self::FirstIo => "run the command above by hand: what it wrote did not come back, or there was nothing to write to",
+            Self::FirstIo => {
+                "run the command above by hand: what it wrote did not come back, or there was nothing to write to"
+            }
         }
     }
 }
@@ -189,6 +191,7 @@ pub fn version(kind: ToolKind, assignment: &Assignment<'_>) -> Result<String> {
         Program::Fio => ("fio".to_owned(), "fio"),
         Program::Bench => (assignment.linerate.display().to_string(), "linerate"),
         Program::FirstIo => match first_io::command(assignment)?.argv.first() {
+            Some(program) if program == first_io::PROGRAM => (program.clone(), "qemu-utils"),
             Some(program) if program != "fio" => (program.clone(), "linerate"),
             _ => ("fio".to_owned(), "fio"),
         },

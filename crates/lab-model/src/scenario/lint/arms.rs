@@ -166,7 +166,8 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
             Ok(topology) => {
                 messages.extend(volume(arm, &topology.volume));
                 if scenario.workload.tool == ToolKind::FirstIo && topology.volume.contains("null:") {
-                    messages.push("a null volume keeps nothing, so that no first I/O can be verified".to_owned());
+                    messages
+                        .push("a null volume keeps nothing, so that no first I/O can be verified".to_owned());
                 }
                 let ours = is_ours(arm.target);
                 let has_digests = matches!(

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::finding::{Finding, doubles};
 use crate::claims::grammar::Test;
-use crate::scenario::{Claim, Figure, FigureKind, Published, PublishedStatus, Scenario, needs, place, primary};
+use crate::scenario::{
+    Claim, Figure, FigureKind, Published, PublishedStatus, Scenario, needs, place, primary,
+};
 
 /// What a figure may have along x that is no axis of the sweep.
 const TIME: &str = "time";
@@ -88,8 +90,7 @@ const OURSELVES: &str = "Linerate";
 
 /// Whether axes and values name points that exist.
 fn nowhere(scenario: &Scenario, at: &BTreeMap<String, String>) -> Vec<String> {
-    let absent =
-        at.iter().filter(|(axis, value)| !values(scenario, axis).any(|one| place::lies(one, value)));
+    let absent = at.iter().filter(|(axis, value)| !values(scenario, axis).any(|one| place::lies(one, value)));
     absent.map(|(axis, value)| format!("it speaks of {axis} = {value:?}, which no point has")).collect()
 }
 
