@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness import linerate_binary
 
+MIB = 1 << 20
 # Seconds for a command that measures nothing, and for a run.
 COMMAND_LIMIT = 60
 RUN_LIMIT = 180
@@ -47,10 +48,14 @@ def scenario(folder, parts, load=None, window=(0.1, 0.5), volume="ram:64M", link
     return path
 
 
-def site(folder, endpoint):
-    """A site file that binds both arms to an endpoint; gives its path."""
+def site(folder, endpoint, other=None):
+    """A site file that binds arm A to an endpoint and arm B to another, by itself a file in the folder; gives its path. The two must not be the same."""
+    if other is None:
+        other = Path(folder) / "other.img"
+        other.write_bytes(b"\x5a" * (16 * MIB))
     path = Path(folder) / "site.toml"
-    path.write_text("".join(f"[arm.{key}]\nendpoints = ['{endpoint}']\nevidence = {{ kind = 'real' }}\n" for key in "AB"))
+    bound = {"A": endpoint, "B": other}
+    path.write_text("".join(f"[arm.{key}]\nendpoints = ['{bound[key]}']\nevidence = {{ kind = 'real' }}\n" for key in bound))
     return path
 
 

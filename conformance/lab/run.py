@@ -23,10 +23,9 @@ HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE.parent), str(HERE), str(HERE.parent / "device")]
 from harness import Account, Linerate, linerate_binary, temporary_folder  # noqa: E402
-from lab import COMMAND_LIMIT, INVALID, ISCSI, NOT_TESTABLE, READS, SITE, Run, Throttle, demand, identity, lab, ledger, results, scenario, site, spent  # noqa: E402
+from lab import COMMAND_LIMIT, INVALID, ISCSI, MIB, NOT_TESTABLE, READS, SITE, Run, Throttle, demand, identity, lab, ledger, results, scenario, site, spent  # noqa: E402
 from loop import Loop, obstacle, tool  # noqa: E402
 
-MIB = 1 << 20
 # What a figure may be off from what the kernel or a throttle says.
 TOLERANCE = 0.02
 # How often a figure is taken before it is called wrong: a wrong instrument is wrong each time, a busy machine is not.
@@ -313,9 +312,9 @@ def regression(folder):
 
 def corrupting(folder):
     """An arm that loses data is not measured."""
-    with Linerate(folder, ["disk=null:64M"]) as server:
+    with Linerate(folder, ["disk=null:64M", "other=null:64M"]) as server:
         path = scenario(folder, ("linerate", "site"))
-        said = lab(folder, "run", path, "--site", site(folder, server.iscsi("disk")), "--runs", folder / "runs", status=INVALID)
+        said = lab(folder, "run", path, "--site", site(folder, server.iscsi("disk"), server.iscsi("other")), "--runs", folder / "runs", status=INVALID)
     demand("integrity" in said and "arm A" in said, "the integrity pass is not named", said)
     (run,) = (folder / "runs").iterdir()
     demand(not results(run), "a corrupting arm has results")

@@ -9,6 +9,8 @@ from typing import Self
 ESTABLISHED = "01"
 LISTENS = "0A"
 """States of TCP's sockets in `/proc/net/tcp`."""
+KERNEL_WORKER = "iou-wrk-"
+"""How the threads are called that the kernel makes for requests of io_uring that wait; it keeps one for each ring until the process ends."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class Footprint:
 
     descriptors: int
     threads: int
+    """Threads of its own; those that the kernel adds for io_uring are not the process's to end."""
     connections: int
     """TCP connections that are established at the ports that somebody listens on, in the process's network namespace."""
     memory: int
@@ -29,7 +32,7 @@ class Footprint:
         status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
         descriptors = len(list((folder / "fd").iterdir()))
         tables = "".join((folder / "net" / name).read_text() for name in ("tcp", "tcp6"))
-        return cls(descriptors, int(status["Threads"]), established(tables), int(status["VmRSS"].split()[0]))
+        return cls(descriptors, own_threads(folder / "task"), established(tables), int(status["VmRSS"].split()[0]))
 
     def beyond(self, before: Footprint, memory: int) -> str | None:
         """What there is more of than before; of memory, so many KiB more are no leak."""
@@ -44,6 +47,19 @@ class Footprint:
             if now > was + spare
         ]
         return ", ".join(more) or None
+
+
+def own_threads(tasks: Path) -> int:
+    """How many threads of a process's folder of tasks are its own."""
+    return sum(not name_of(task).startswith(KERNEL_WORKER) for task in tasks.iterdir())
+
+
+def name_of(task: Path) -> str:
+    """A thread's name. One that ended meanwhile is counted once more: whoever waits looks again."""
+    try:
+        return (task / "comm").read_text()
+    except OSError:
+        return ""
 
 
 def established(table: str) -> int:

@@ -9,12 +9,11 @@ use std::cell::RefCell;
 use super::*;
 use crate::result::{Cpu, CpuShare, Flag};
 use crate::scenario::Metric;
-use crate::statistics::metric::Context;
 use crate::statistics::pairing::{ArmPair, Pairs, pairs};
 use crate::statistics::random::Random;
 use crate::statistics::stopping;
 use crate::statistics::synthetic::{Bench as Scatter, point, result, scenario};
-use crate::statistics::{control, metric, number};
+use crate::statistics::{control, number};
 
 const ARMS: ArmPair<'_> = ArmPair { a: "A", b: "B" };
 /// Reports of each kind in the everyday test, and with `LINERATE_LONG` set.
@@ -205,13 +204,4 @@ fn a_machine_that_never_rests_shows_nothing_and_says_so() {
     assert_eq!(outcome_of(&report, "pair"), Outcome::NotEnough);
     let why = &report.judgements[0].why;
     assert!(why.contains("not shown: machine too restless"), "{why}");
-}
-
-/// The usual mistakes, which these trials would notice: disturbed runs counted.
-#[test]
-fn results_of_a_disturbed_machine_have_a_rate_all_the_same() {
-    let mut random = Random::new(7);
-    let mut day = Day { machine: Machine { busy: 1.0, ..CALM }, random: &mut random, runs: 0.0 };
-    let pair = day.pair(ARMS, 1, &point("bs=4k"), 1.0);
-    assert!(pair.iter().all(|result| metric::value_of(Metric::Iops, result, &Context::default()).is_some()));
 }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -82,18 +84,30 @@ fn same_thing(scenario: &Scenario, site: &Site) -> Option<String> {
     let bound: Vec<(&Arm, &BoundArm)> =
         scenario.arms.iter().filter_map(|arm| Some((arm, site.bound(&scenario.id, &arm.key)?))).collect();
     bound.iter().enumerate().find_map(|(place, (one, of_one))| {
-        let twin = bound.iter().skip(place + 1).find(|(_, of_other)| {
-            !of_one.endpoints.is_empty()
-                && of_one.host == of_other.host
-                && of_one.endpoints.iter().any(|endpoint| of_other.endpoints.contains(endpoint))
+        let others = bound.iter().skip(place + 1).filter(|(_, of_other)| of_one.host == of_other.host);
+        let mut pairs = others.flat_map(|(other, of_other)| {
+            let of_one = of_one.endpoints.iter();
+            of_one.flat_map(move |here| of_other.endpoints.iter().map(move |there| (other, here, there)))
         });
-        twin.map(|(other, _)| {
-            format!(
-                "the site binds arms {} and {} to the same endpoint, so they are one arm measured twice",
-                one.key, other.key
-            )
-        })
+        let is_here = of_one.host.is_none();
+        let (other, here, there) =
+            pairs.find(|(_, here, there)| here == there || is_here && is_same_file(here, there))?;
+        Some(format!(
+            "the site binds arm {} to {here} and arm {} to {there}, which are the same, so they are one arm measured twice",
+            one.key, other.key
+        ))
     })
+}
+
+/// Whether two paths of this host lead to one file or device, by whatever names.
+fn is_same_file(one: &str, other: &str) -> bool {
+    let identity = |path: &str| {
+        let found = fs::metadata(path).ok().filter(|_| path.starts_with('/'))?;
+        let kind = found.file_type();
+        let is_device = kind.is_block_device() || kind.is_char_device();
+        Some(if is_device { (true, found.rdev(), 0) } else { (false, found.dev(), found.ino()) })
+    };
+    identity(one).is_some_and(|here| identity(other) == Some(here))
 }
 
 /// This machine with its site.
@@ -199,14 +213,30 @@ mod tests {
             arm("B")
         );
         let scenario: Scenario = toml::from_str(&text).unwrap();
-        let site = |b: &str| -> Site {
+        let site = |a: &str, b: &str| -> Site {
             let bound = |key: &str, path: &str| {
                 format!("[arm.{key}]\nendpoints=['{path}']\nevidence={{kind='real'}}\n")
             };
-            toml::from_str(&(bound("A", "/dev/sdb") + &bound("B", b))).unwrap()
+            toml::from_str(&(bound("A", a) + &bound("B", b))).unwrap()
         };
-        let words = same_thing(&scenario, &site("/dev/sdb")).unwrap();
-        assert!(words.starts_with("the site binds arms A and B to the same endpoint"), "{words}");
-        assert_eq!(same_thing(&scenario, &site("/dev/sdc")), None);
+        let refused = |a: &str, b: &str| {
+            let words = same_thing(&scenario, &site(a, b)).unwrap();
+            let wanted = format!("the site binds arm A to {a} and arm B to {b}, which are the same");
+            assert!(words.starts_with(&wanted), "{words}");
+        };
+        refused("iscsi://[::1]:1/iqn.2026-01.example:a/0", "iscsi://[::1]:1/iqn.2026-01.example:a/0");
+        assert_eq!(same_thing(&scenario, &site("/dev/sdb", "/dev/sdc")), None);
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["disk", "by-id", "hard", "other"].map(|name| folder.path().join(name));
+        let [disk, link, hard, other] = &paths;
+        fs::write(disk, "").unwrap();
+        fs::write(other, "").unwrap();
+        std::os::unix::fs::symlink(disk, link).unwrap();
+        fs::hard_link(disk, hard).unwrap();
+        let [disk, link, hard, other] = [disk, link, hard, other].map(|path| path.to_str().unwrap());
+        refused(disk, link);
+        refused(hard, disk);
+        refused("/dev/null", "/dev/../dev/null");
+        assert_eq!(same_thing(&scenario, &site(disk, other)), None);
     }
 }
