@@ -286,6 +286,7 @@ impl Metric {
     }
 
     /// What is measured of it: a price is the site's word.
+    #[must_use]
     pub const fn without_price(self) -> Self {
         match self {
             Self::IopsPerPrice => Self::Iops,
