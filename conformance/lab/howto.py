@@ -15,7 +15,7 @@ ROOT = HERE.parents[1]
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 from harness import Account, linerate_binary, temporary_folder  # noqa: E402
-from lab import demand  # noqa: E402
+from lab import NOT_TESTABLE, demand  # noqa: E402
 
 PAGE = ROOT / "docs/howto/lab.md"
 # Seconds for one line of the page: a run of one point on a busy machine.
@@ -49,9 +49,10 @@ def environment(folder):
 
 
 def run(folder, line):
-    """Runs a line; it must end well."""
+    """Runs a line; it must end well. On a machine too busy for a control, `regress` has nothing to go by and says so by its code."""
+    allowed = (0, NOT_TESTABLE) if " regress " in line else (0,)
     done = subprocess.run(["sh", "-e", "-c", line], cwd=folder, env=environment(folder), capture_output=True, text=True, timeout=LIMIT)
-    demand(done.returncode == 0, f"`{line}` ended with {done.returncode}", (done.stdout + done.stderr)[-3000:])
+    demand(done.returncode in allowed, f"`{line}` ended with {done.returncode}", (done.stdout + done.stderr)[-3000:])
 
 
 def run_agent(folder, line):

@@ -18,6 +18,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::Evidence;
+use crate::prices::Prices;
 use crate::result::{Coordinate, PointResult, point_name};
 use crate::scenario::{Claim, Scenario, needs, primary};
 use crate::statistics::SEED;
@@ -41,6 +42,8 @@ pub struct Judgement {
     pub test: Option<String>,
     /// Added or corrected by arithmetic.
     pub derived: Option<String>,
+    /// A reading of the claim that its own words do not settle.
+    pub inferred: Option<String>,
     /// The verdict on the claim itself.
     pub outcome: Outcome,
     /// Why, with the numbers.
@@ -123,6 +126,8 @@ pub struct Measured<'a> {
     pub control: &'a [PointResult],
     /// What is there of what claims may need ([`needs::NEEDS`]).
     pub site_has: &'a [String],
+    /// What the arms cost there.
+    pub prices: Option<&'a Prices>,
 }
 
 /// The verdict on each claim of a scenario, in its order.
@@ -225,6 +230,7 @@ impl Bench<'_> {
             text: claim.text.clone(),
             test: claim.test.clone(),
             derived: claim.derived.clone(),
+            inferred: claim.inferred.clone(),
             outcome: own.outcome,
             why: own.why,
             missing: missing.iter().map(|name| sentence(name)).collect(),
@@ -240,9 +246,16 @@ impl Bench<'_> {
         if self.scenario.arms.is_empty() {
             return Err(NotTestable::NothingRuns(self.scenario.missing.clone()));
         }
-        let Measured { results, .. } = self.measured;
+        let Measured { results, prices, .. } = self.measured;
+        if test.needs_prices() {
+            let none = Prices::default();
+            let lacking = prices.unwrap_or(&none).lacking(&self.scenario.id, &test.arms());
+            if !lacking.is_empty() {
+                return Err(NotTestable::Unpriced(lacking));
+            }
+        }
         comparable(&test, results)?;
-        let evidence = Evidenced { results, widths: self.widths, bootstrap: self.bootstrap };
+        let evidence = Evidenced { results, widths: self.widths, prices, bootstrap: self.bootstrap };
         let scope = Scope::new(self.scenario, evidence, &claim.at)?;
         let mut verdict = if test.depends_on_point() {
             over_points(

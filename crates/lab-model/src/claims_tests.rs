@@ -22,7 +22,7 @@ fn claim(rest: &str) -> Scenario {
 /// Beside a control that finds no difference.
 fn judged(rest: &str, results: &[PointResult]) -> Judgement {
     let control = control_of(0.0);
-    judge(&claim(rest), Measured { results, control: &control, site_has: &[] }).remove(0)
+    judge(&claim(rest), Measured { results, control: &control, site_has: &[], prices: None }).remove(0)
 }
 
 fn outcome_of(test: &str, results: &[PointResult]) -> Outcome {
@@ -131,11 +131,38 @@ fn control_of(reach: f64) -> Vec<PointResult> {
     results
 }
 
+/// A costs twice as much as B and does twice as much, then three times as much; both widths are those of the measured rate.
+#[test]
+fn work_for_the_price_is_tested_where_a_site_has_prices_and_otherwise_says_which_is_missing() {
+    let control = control_of(0.0);
+    let verdict = |times: f64, prices: &str| {
+        let pairs = |repetition| [result("A", repetition, 1000.0 * times), result("B", repetition, 1000.0)];
+        let results: Vec<PointResult> = (1..=8).flat_map(pairs).collect();
+        let prices: Prices = toml::from_str(prices).unwrap();
+        let measured =
+            Measured { results: &results, control: &control, site_has: &[], prices: Some(&prices) };
+        judge(&claim("test='ratio(iops_per_price) > 1.2'"), measured).remove(0)
+    };
+    let site = "[each]\nhost=100\n[parts.A]\nhost=2\n[parts.B]\nhost=1\n";
+    assert_eq!(verdict(3.0, site).outcome, Outcome::Reproduced);
+    assert_eq!(verdict(2.0, site).outcome, Outcome::Contradicted);
+    let adapter = verdict(3.0, &site.replace("host=1\n", "host=1\nadapter=1\n"));
+    assert_eq!(
+        adapter.words(),
+        "not testable here: no price of adapter in the site file, and arm B has 1 of them"
+    );
+    let none = verdict(3.0, "");
+    assert_eq!(
+        (none.outcome, none.why.starts_with("no prices in the site file")),
+        (Outcome::NotTestable, true)
+    );
+}
+
 #[test]
 fn what_the_control_cannot_tell_apart_is_not_shown() {
     let results = blocks("bs=4k", 1.08);
     let with = |control: &[PointResult], test: &str| {
-        let measured = Measured { results: &results, control, site_has: &[] };
+        let measured = Measured { results: &results, control, site_has: &[], prices: None };
         judge(&claim(&format!("test='{test}'")), measured).remove(0).outcome
     };
     assert_eq!(with(&control_of(0.01), "ratio(iops) > 1"), Outcome::Reproduced);
@@ -153,7 +180,7 @@ fn without_a_control_nothing_is_said_of_two_arms() {
     }
     for control in [&[], disturbed.as_slice()] {
         let judged = |test: &str| {
-            let measured = Measured { results: &results, control, site_has: &[] };
+            let measured = Measured { results: &results, control, site_has: &[], prices: None };
             judge(&claim(&format!("test='{test}'")), measured).remove(0)
         };
         for test in [
@@ -187,7 +214,7 @@ fn differences_and_both_sides_are_no_surer_than_the_control() {
     }
     let with = |reach: f64, test: &str| {
         let control = control_of(reach);
-        let measured = Measured { results: &results, control: &control, site_has: &[] };
+        let measured = Measured { results: &results, control: &control, site_has: &[], prices: None };
         judge(&claim(&format!("test='{test}'")), measured).remove(0).outcome
     };
     for test in ["iops(A) - iops(B) > 0", "iops(A) > iops(B)", "max(iops(A)) / max(iops(B)) > 1"] {
@@ -217,7 +244,7 @@ fn latency_added_over_local_is_no_surer_than_a_whole_latency() {
             [timed("A", number, 105_000.0 * (1.0 + sign * reach)), timed("A2", number, 105_000.0)]
         };
         let control: Vec<PointResult> = (1..=6).flat_map(sides).collect();
-        let measured = Measured { results: &results, control: &control, site_has: &[] };
+        let measured = Measured { results: &results, control: &control, site_has: &[], prices: None };
         judge(&scenario(text), measured).remove(0).outcome
     };
     assert_eq!(with(0.001), Outcome::Reproduced);
@@ -229,7 +256,7 @@ fn the_noisiest_control_and_that_of_the_metric_count() {
     let results = blocks("bs=4k", 1.08);
     let mut control = control_of(0.01);
     control.extend(control_of(0.10).into_iter().map(|one| PointResult { point: point("bs=64k"), ..one }));
-    let measured = Measured { results: &results, control: &control, site_has: &[] };
+    let measured = Measured { results: &results, control: &control, site_has: &[], prices: None };
     assert_eq!(judge(&claim("test='ratio(iops) > 1'"), measured).remove(0).outcome, Outcome::NotEnough);
     // The control did not have transactions: the widest of what it had counts.
     let widths = Widths::of(&control);
@@ -273,7 +300,7 @@ fn primary_claims_pay_for_each_other_and_exploratory_ones_do_not() {
             })
             .collect();
         let control = control_of(0.0);
-        let measured = Measured { results: &results, control: &control, site_has: &[] };
+        let measured = Measured { results: &results, control: &control, site_has: &[], prices: None };
         judge(&scenario(&claims.concat()), measured).iter().map(|one| one.outcome).collect()
     };
     assert_eq!(outcomes(0)[0], Outcome::Reproduced);
@@ -350,7 +377,7 @@ fn a_stand_in_is_never_the_claim_itself() {
     );
     let site = ["offload adapter".to_owned(), "25GbE".to_owned()];
     let control = control_of(0.0);
-    let measured = Measured { results: &results, control: &control, site_has: &site };
+    let measured = Measured { results: &results, control: &control, site_has: &site, prices: None };
     let judgement = judge(&claim(text), measured).remove(0);
     assert_eq!(
         (judgement.outcome, judgement.stand_in, judgement.missing.len()),

@@ -3,7 +3,7 @@
 //! Points are matched by arm and coordinates. Runs with the same identity were measured in interleaved blocks, so their
 //! repetitions are pairs and drift cancels; others are not paired ([`unpaired`]), and the comparison says so. What was
 //! measured on the thing itself is not set against a stand-in unless that is asked for by name. Arms of one run are compared beside
-//! that run's control, as in its report.
+//! that run's control, as in its report, and two runs beside the controls of both, of which the wider one gates.
 
 mod table;
 mod threshold;
@@ -92,8 +92,19 @@ pub struct Row {
     pub b: Option<f64>,
     /// What it shows: A over B.
     pub verdict: PointVerdict,
-    /// The same in words.
+    /// The smallest difference that the controls let be shown, per cent; absent where a run has no control.
+    pub smallest_percent: Option<f64>,
+    /// The verdict in words.
     pub words: String,
+}
+
+impl Row {
+    /// The ratio, no surer than the control: its interval reaches as far to either side at least. `None` without a control.
+    fn gated(&self) -> Option<Ratio> {
+        let (ratio, beyond) = (self.verdict.ratio?, 1.0 + self.smallest_percent? / 100.0);
+        let (low, high) = (ratio.low.min(ratio.median / beyond), ratio.high.max(ratio.median * beyond));
+        Some(Ratio { low, high, ..ratio })
+    }
 }
 
 /// What a comparison shows.
@@ -190,7 +201,8 @@ pub fn compare(a: &Path, b: &Path, options: &Options) -> Result<Comparison> {
     compared(a, b, options)
 }
 
-/// Holds a run against a baseline. Only a whole interval beyond a threshold is a regression.
+/// Holds a run against a baseline. Only a whole interval beyond a threshold is a regression, and no interval is narrower than the
+/// wider control of both runs.
 pub fn regress(
     baseline: &Path,
     current: &Path,
@@ -213,7 +225,7 @@ pub fn regress(
     let (mut failed, mut untested) = (Vec::new(), Vec::new());
     for threshold in thresholds {
         let rows = comparison.rows.iter().filter(|row| row.verdict.metric == threshold.metric);
-        let mut ratios = rows.filter_map(|row| Some((row, row.verdict.ratio?))).peekable();
+        let mut ratios = rows.filter_map(|row| Some((row, row.gated()?))).peekable();
         if ratios.peek().is_none() {
             untested.push(*threshold);
         }
@@ -283,8 +295,8 @@ struct How<'a> {
     /// What the runs are called.
     names: ArmPair<'a>,
     pairing: Pairing,
-    /// What the control cannot tell apart, where arms of one run are compared.
-    widths: Option<&'a Widths>,
+    /// What the controls cannot tell apart, of each run that is compared.
+    widths: &'a [Widths],
 }
 
 fn compared(one: Compared<'_>, other: Compared<'_>, options: &Options) -> Result<Comparison> {
@@ -308,8 +320,13 @@ fn compared(one: Compared<'_>, other: Compared<'_>, options: &Options) -> Result
         notes: notes(a, b, pairing, &matched),
     };
     let mut bootstrap = Bootstrap::new(SEED);
-    let widths = own.then(|| Widths::of(&a.control));
-    let how = How { names, pairing, widths: widths.as_ref() };
+    let runs = if own { &[one][..] } else { &[one, other] };
+    let widths: Vec<Widths> = runs.iter().map(|of| Widths::of(&of.run.control)).collect();
+    let lacking = runs.iter().zip(&widths).filter(|(_, widths)| widths.is_empty());
+    comparison.notes.extend(lacking.map(|(of, _)| {
+        format!("{} has no control with enough undisturbed pairs, so that no difference is shown", of.name)
+    }));
+    let how = How { names, pairing, widths: &widths };
     for metric in metrics(options, a, b) {
         comparison.rows.extend(rows(&mut bootstrap, &matched, how, metric));
     }
@@ -485,6 +502,7 @@ fn rows(
         .collect();
     let p_values: Vec<f64> = ratios.iter().flatten().map(|ratio| ratio.p_value).collect();
     let mut adjusted = holm::adjust(&p_values).into_iter();
+    let gate = Widths::wider(widths, metric);
     let mut rows = Vec::new();
     for ((group, sides), ratio) in groups.iter().zip(&sides).zip(ratios) {
         let ratio = ratio.and_then(|ratio| Some(Ratio { adjusted: adjusted.next()?, ..ratio }));
@@ -503,11 +521,9 @@ fn rows(
             ratio,
             finding: ratio.map_or(Finding::NotEnough, finding),
         };
-        let verdict = match widths {
-            Some(widths) => verdict.beside(widths.gate(metric)),
-            None => verdict,
-        };
+        let verdict = verdict.beside(gate);
         rows.push(Row {
+            smallest_percent: gate.map(|width| width.exp_m1() * 100.0),
             arm: group.arm.clone(),
             a: middle(&sides.a),
             b: middle(&sides.b),

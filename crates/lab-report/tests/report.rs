@@ -264,6 +264,32 @@ fn every_claim_has_a_verdict() {
 }
 
 #[test]
+fn prices_of_the_site_make_work_for_the_price_testable_and_stand_with_the_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = catalogue::load("linerate.cost").unwrap().text;
+    fixture::write_scenario(folder.path(), &text, Extent::Full).unwrap();
+    let row = |html: &str| {
+        let (_, row) = html.split_once("<tr id=\"claim-cost-effective\">").unwrap();
+        row.split_once("</tr>").unwrap().0.to_owned()
+    };
+    let without = Report::of(folder.path()).html;
+    assert!(row(&without).contains("no prices in the site file: [prices.each]"), "{}", row(&without));
+    assert!(row(&without).contains("inferred: of these two"), "{}", row(&without));
+    assert!(!without.contains("<dt>price of arm A</dt>"));
+    let path = folder.path().join("run.json");
+    let mut run: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let each = serde_json::json!({"host": 4200, "adapter": 690});
+    let parts = serde_json::json!({"A": {"host": 2}, "B": {"host": 2, "adapter": 2}});
+    run["site"]["prices"] = serde_json::json!({"currency": "USD", "each": each, "parts": parts});
+    std::fs::write(&path, run.to_string()).unwrap();
+    let priced = Report::of(folder.path());
+    assert!(priced.html.contains("9780 USD (2 adapter at 690, 2 host at 4200)"));
+    assert!(row(&priced.html).contains(">reproduced<"), "{}", row(&priced.html));
+    let unit = "IOPS per unit of currency";
+    assert!(priced.figure("work-for-the-price").contains(unit));
+}
+
+#[test]
 fn names_are_no_markup() {
     let folder = tempfile::tempdir().unwrap();
     let name = "<script>alert(1)</script><b>\\\"";

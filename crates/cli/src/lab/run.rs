@@ -117,7 +117,7 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<u8> {
 /// Runs a scenario.
 pub(crate) fn run(args: &Args) -> Result<u8> {
     let (scenario, site) = args.what.load()?;
-    let (spoken, has) = (scenario.scenario.clone(), site.has.clone());
+    let (spoken, place) = (scenario.scenario.clone(), site.clone());
     let options = Options {
         scenario,
         site,
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     };
     let mut display = Display::new(args.json_progress);
     let ended = session::run(options, &mut display, &*stop_by_signal()?)?;
-    let code = finish(&spoken, &has, &ended, &mut display)?;
+    let code = finish(&spoken, &place, &ended, &mut display)?;
     if args.table {
         output::line(lab_report::table(&ended.folder)?.trim_end())?;
     }
@@ -141,15 +141,15 @@ pub(crate) fn resume(args: &ResumeArgs) -> Result<u8> {
     let mut display = Display::new(args.json_progress);
     let ended = session::resume(&args.folder, own_program()?, &mut display, &*stop_by_signal()?)?;
     let Opened { record, scenario, .. } = Store::open(&args.folder)?;
-    finish(&scenario.scenario, &record.site.has, &ended, &mut display)
+    finish(&scenario.scenario, &record.site, &ended, &mut display)
 }
 
-fn finish(scenario: &Scenario, has: &[String], ended: &Ended, display: &mut Display) -> Result<u8> {
+fn finish(scenario: &Scenario, site: &Site, ended: &Ended, display: &mut Display) -> Result<u8> {
     let report = lab_report::write(&ended.folder)?;
     display
         .tell(&Event::Ended { report: Some(report.display().to_string()), invalid: ended.invalid.clone() });
     if !matches!(display, Display::Json) {
-        verdicts::print(scenario, ended, has)?;
+        verdicts::print(scenario, ended, site)?;
         output::line(&format!("report: {}", report.display()))?;
     }
     if ended.stopped {

@@ -10,11 +10,12 @@ use lab_model::statistics;
 use lab_model::statistics::control::Widths;
 use lab_model::statistics::metric::main_metric;
 use lab_runner::run::session::Ended;
+use lab_runner::site::Site;
 
 use crate::output;
 
-/// Prints the verdicts of a run on a site that has these things.
-pub(super) fn print(scenario: &Scenario, ended: &Ended, has: &[String]) -> Result<()> {
+/// Prints the verdicts of a run on a site.
+pub(super) fn print(scenario: &Scenario, ended: &Ended, site: &Site) -> Result<()> {
     let Some((first, others)) = scenario.arms.split_first() else { return Ok(()) };
     for arm in &scenario.arms {
         output::line(&format!("{}: {} [{}]", arm.key, arm.name, arm.evidence))?;
@@ -26,8 +27,12 @@ pub(super) fn print(scenario: &Scenario, ended: &Ended, has: &[String]) -> Resul
             output::line("control (A against A): too few undisturbed pairs, so that no difference is shown")?;
         }
     }
-    let measured =
-        claims::Measured { results: &ended.results, control: &ended.control_results, site_has: has };
+    let measured = claims::Measured {
+        results: &ended.results,
+        control: &ended.control_results,
+        site_has: &site.has,
+        prices: Some(&site.prices),
+    };
     for judgement in claims::judge(scenario, measured) {
         let kind = if judgement.primary { "claim" } else { "exploratory claim" };
         output::line(&format!("{kind} \"{}\": {}", judgement.text, judgement.words()))?;

@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::grammar::{Aggregate, Arms, Comparison, Node, Operator, Test};
 use super::reasons::{NoNumber, NotMeasured};
+use crate::prices::Prices;
 use crate::result::{Coordinate, PointResult};
+use crate::scenario::place;
+pub(super) use crate::scenario::place::size;
 use crate::scenario::{Metric, Scenario};
 use crate::statistics::bootstrap::{Bootstrap, median};
 use crate::statistics::context::Contexts;
@@ -131,6 +134,8 @@ pub struct Evidenced<'a> {
     pub results: &'a [PointResult],
     /// What the control cannot tell apart.
     pub widths: &'a Widths,
+    /// What the arms cost.
+    pub prices: Option<&'a Prices>,
     /// Draws that were made before.
     pub bootstrap: &'a RefCell<Bootstrap>,
 }
@@ -169,11 +174,11 @@ impl<'a> Scope<'a> {
         evidence: Evidenced<'a>,
         at: &BTreeMap<String, String>,
     ) -> Result<Self, NotMeasured> {
-        let Evidenced { results, widths, bootstrap } = evidence;
+        let Evidenced { results, widths, prices, bootstrap } = evidence;
         let mut scope = Self {
             results,
             widths,
-            contexts: Contexts::new(scenario, results),
+            contexts: Contexts::new(scenario, results).priced(prices),
             fixed: &scenario.workload.options,
             points: Vec::new(),
             bootstrap,
@@ -214,7 +219,9 @@ impl<'a> Scope<'a> {
 
     fn lies(&self, point: &[Coordinate], at: &BTreeMap<String, String>) -> bool {
         let own = |axis: &str| point.iter().find(|here| here.axis == axis).map(|here| &here.value);
-        at.iter().all(|(axis, value)| own(axis).or_else(|| self.fixed.get(axis)) == Some(value))
+        at.iter().all(|(axis, value)| {
+            own(axis).or_else(|| self.fixed.get(axis)).is_some_and(|here| place::lies(here, value))
+        })
     }
 
     fn truth(&self, node: &Node, look: Look<'_>) -> Truth {
@@ -411,27 +418,6 @@ fn elsewhere(point: &[Coordinate], at: &[Coordinate]) -> Result<Vec<Coordinate>,
     let replaced =
         |here: &Coordinate| at.iter().find(|there| there.axis == here.axis).unwrap_or(here).clone();
     Ok(point.iter().map(replaced).collect())
-}
-
-/// Units of numeric axes, longer ones before those that end like them: times in ns, rates in bit/s, sizes in bytes as fio counts.
-const UNITS: [(&str, f64); 10] = [
-    ("Gbit", 1e9),
-    ("Mbit", 1e6),
-    ("kbit", 1e3),
-    ("us", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("%", 0.01),
-    ("k", 1024.0),
-    ("m", 1_048_576.0),
-    ("g", 1_073_741_824.0),
-];
-
-/// What a value of a numeric axis is worth: `512`, `4k`, `1m`, `100us`.
-pub(super) fn size(text: &str) -> Option<f64> {
-    let unit = UNITS.iter().find_map(|(unit, worth)| Some((text.strip_suffix(unit)?, *worth)));
-    let (digits, worth) = unit.unwrap_or((text, 1.0));
-    Some(digits.trim().parse::<f64>().ok()? * worth)
 }
 
 fn compare(comparison: Comparison, one: Number, other: Number) -> Truth {

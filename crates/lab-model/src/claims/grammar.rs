@@ -152,6 +152,30 @@ impl Test {
         places
     }
 
+    /// Whether it asks for what arms cost.
+    pub fn needs_prices(&self) -> bool {
+        let mut found = false;
+        self.0.visit(&mut |node| {
+            if let Node::Value(metric, ..) | Node::Ratio(metric, ..) = node {
+                found |= metric.needs_price();
+            }
+        });
+        found
+    }
+
+    /// Its numbers, without those of "more", "less" and "the same".
+    pub fn thresholds(&self) -> Vec<f64> {
+        let mut numbers = Vec::new();
+        self.0.visit(&mut |node| {
+            if let Node::Number(number) = node
+                && ![0.0, 1.0].contains(number)
+            {
+                numbers.push(*number);
+            }
+        });
+        numbers
+    }
+
     /// How many comparisons it has.
     pub fn comparisons(&self) -> usize {
         let mut count = 0;

@@ -132,7 +132,7 @@ fn report(
     if widest.1 != points[0] {
         control_block(scenario, &mut day, widest.1, &mut block);
     }
-    let measured = Measured { results: &results, control: &block, site_has: &[] };
+    let measured = Measured { results: &results, control: &block, site_has: &[], prices: None };
     Report { judgements: judge_with(bootstrap, scenario, measured), pairs: most }
 }
 

@@ -21,6 +21,9 @@ pub(crate) enum NotTestable {
     /// No arm of the scenario can be run, for these reasons.
     #[error("nothing of this scenario can be run here: {}", .0.join("; "))]
     NothingRuns(Vec<String>),
+    /// Arms of the test have no price, for these reasons.
+    #[error("{}", .0.join("; "))]
+    Unpriced(Vec<String>),
     #[error(transparent)]
     Incomparable(#[from] Incomparable),
     #[error(transparent)]

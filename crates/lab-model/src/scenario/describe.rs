@@ -10,7 +10,9 @@ use super::catalogue::Loaded;
 use super::duration::{self, Seconds};
 use super::feasibility::{Feasibility, FeasiblePoint, Testable};
 use super::sweep::{self, Extent};
-use super::{Arm, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, primary, topology};
+use super::{
+    Arm, Gateway, LinkKind, Published, PublishedStatus, Scenario, Topology, calibration, primary, topology,
+};
 use crate::result::{Coordinate, point_name};
 use crate::statistics::power;
 
@@ -123,7 +125,9 @@ pub fn show(loaded: &Loaded, feasible: &Feasibility) -> String {
                 _ => format!(" Needs {}.", claim.needs.join(", ")),
             };
             let kind = if claim.primary { "primary" } else { "exploratory" };
-            format!("{} ({kind}); {test}.{lacks}", claim.text)
+            let reading =
+                claim.inferred.as_ref().map(|reading| format!(" Inferred: {reading}.")).unwrap_or_default();
+            format!("{} ({kind}); {test}.{reading}{lacks}", claim.text)
         }),
     );
     for table in &scenario.published {
@@ -236,12 +240,16 @@ fn built_as(topology: &Topology) -> String {
         LinkKind::Veth => format!("veth, MTU {}, {rate}", topology.link.mtu),
         LinkKind::Physical => format!("the site's link, MTU {}, {rate}", topology.link.mtu),
     };
+    let gateway = match topology.link.gateway {
+        Gateway::None => "",
+        Gateway::Nat => " behind a router that translates addresses",
+    };
     let Topology { initiators, targets, luns, volume, cores, digests, .. } = topology;
     let cores = if *cores == 1 { String::new() } else { format!(" in {cores} event loops") };
     let spin = topology.target_spin.as_ref().map(|span| format!(", a target that spins for {span}"));
     let digests = if *digests { ", digests" } else { "" };
     format!(
-        "{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}{digests}{}",
+        "{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}{gateway}{digests}{}",
         spin.unwrap_or_default()
     )
 }
@@ -349,6 +357,25 @@ mod tests {
         assert!(planned.contains("2 points, 4 arms, 5 to 5 pairs each"), "{planned}");
         let windows = self::planned("marvell-41000.iscsi.windows", Extent::Quick);
         assert!(windows.contains("Nothing of it can be run here") && windows.contains("Windows Server 2019"));
+    }
+
+    #[test]
+    fn the_gateway_is_part_of_a_plan_and_needs_what_translates_addresses() {
+        let loaded = of("linerate.nat");
+        let mut present = Present::default();
+        present.add("root");
+        let without = feasible(&loaded, Extent::Full, &present);
+        let lacking =
+            |here: &FeasiblePoint| here.left_out.iter().any(|arm| arm.lacks[0].contains("nftables"));
+        for here in &without.points {
+            assert_eq!(lacking(here), here.point.iter().any(|at| at.value == "nat"), "{here:?}");
+        }
+        present.add("nftables");
+        let whole = feasible(&loaded, Extent::Full, &present);
+        assert!(whole.runs && whole.missing.is_empty(), "{:?}", whole.missing);
+        let nat: Vec<_> = whole.points[1..].iter().map(|here| here.point.clone()).collect();
+        let planned = plan(&loaded, &Feasibility::of(&loaded.scenario, nat, &present)).unwrap();
+        assert!(planned.contains("1Gbit behind a router that translates addresses"), "{planned}");
     }
 
     #[test]

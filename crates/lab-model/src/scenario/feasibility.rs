@@ -8,6 +8,7 @@ use super::sweep::Point;
 use super::{Arm, Claim, Scenario, primary};
 use crate::claims::grammar::Test;
 use crate::evidence::Evidence;
+use crate::prices::Prices;
 use crate::result::Coordinate;
 
 /// Where a scenario is to run.
@@ -20,6 +21,11 @@ pub trait Machine {
 
     /// Whether what a claim needs is there.
     fn has(&self, need: &str) -> bool;
+
+    /// What arms cost there.
+    fn prices(&self) -> Option<&Prices> {
+        None
+    }
 }
 
 /// What can be run of a scenario.
@@ -134,6 +140,13 @@ fn testable(scenario: &Scenario, claim: &Claim, points: &[FeasiblePoint], machin
         Ok(test) => test,
         Err(error) => return no(format!("{error:#}")),
     };
+    if test.needs_prices() {
+        let none = Prices::default();
+        let lacking = machine.prices().unwrap_or(&none).lacking(&scenario.id, &test.arms());
+        if !lacking.is_empty() {
+            return Testable::No(lacking);
+        }
+    }
     let lacks: Vec<&str> = claim.needs.iter().map(String::as_str).filter(|need| !machine.has(need)).collect();
     if scenario.arms.is_empty() {
         return no("no arm of the scenario can be run".to_owned());
@@ -216,7 +229,7 @@ mod tests {
     fn points_arms_and_claims_say_what_runs_and_why_the_rest_does_not() {
         let claim = |id: &str, rest: &str| format!("[[claim]]\nid='{id}'\ntext='t'\n{rest}\n");
         let text = format!(
-            "[[sweep]]\naxis='bs'\nvalues=['4k','8k']\n{}{}{}{}{}{}{}",
+            "[[sweep]]\naxis='bs'\nvalues=['4k','8k']\n{}{}{}{}{}{}{}{}",
             claim("here", "test='ratio(iops) > 1'\nat={bs='4k'}"),
             claim("there", "test='ratio(iops) > 1'\nat={bs='8k'}"),
             claim("nowhere", "test='ratio(iops) > 1'\nat={bs='1m'}"),
@@ -224,6 +237,7 @@ mod tests {
             claim("adapter", "test='iops(A) > 1'\nneeds=['offload adapter']"),
             claim("in-place", "test='iops(A) > 1'\nneeds=['offload adapter']\nhere='two programs'"),
             claim("words", ""),
+            claim("price", "test='ratio(iops_per_price) > 1'\nat={bs='4k'}"),
         );
         let scenario = scenario(&text);
         let found = Feasibility::of(&scenario, sweep::points(&scenario, Extent::Full), &Half);
@@ -239,6 +253,10 @@ mod tests {
         assert_eq!(of("adapter"), &no(needs::find("offload adapter").unwrap().missing));
         assert_eq!(of("in-place"), &Testable::InPlace { what: "two programs".to_owned() });
         assert_eq!(of("words"), &no("the scenario has no test in numbers for it"));
+        assert_eq!(
+            of("price"),
+            &no("no prices in the site file: [prices.each] says what a host, an adapter or a drive costs")
+        );
         assert_eq!(found.testable(), 3);
     }
 

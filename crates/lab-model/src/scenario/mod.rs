@@ -12,6 +12,7 @@ pub mod feasibility;
 pub mod lint;
 pub mod needs;
 pub mod options;
+pub mod place;
 pub mod primary;
 pub mod sweep;
 pub mod topology;
@@ -474,6 +475,9 @@ pub enum ToolKind {
     Dd,
     /// PostgreSQL under pgbench.
     Pgbench,
+    /// One block, written, read back and compared, and the time until then from an arm of which nothing is set up.
+    #[serde(rename = "first-io")]
+    FirstIo,
     /// `DiskSpd` in virtual machines: imported only.
     Vmfleet,
     /// `DiskSpd`: imported only.
@@ -553,7 +557,7 @@ pub struct Figure {
     /// Further axes that make a series each, beside the arms.
     #[serde(default)]
     pub series: Vec<String>,
-    /// Only points at which these axes have these values.
+    /// Only points at which these axes have these values, or numbers in such a range as `4k..`.
     #[serde(default)]
     pub at: BTreeMap<String, String>,
     /// Draw a rule at the link's payload rate.
@@ -654,6 +658,16 @@ pub enum Metric {
     NeighbourBandwidth,
     /// Most resident memory of the host's side, bytes.
     MemoryHost,
+    /// I/Os per second for each unit of the site's currency.
+    IopsPerPrice,
+    /// Bytes per second for each unit of the site's currency.
+    BandwidthPerPrice,
+    /// From programs that are installed and nothing else to the first I/O that was verified, ns.
+    FirstIo,
+    /// The part of it until the target serves, ns.
+    ReadyTarget,
+    /// The part of it that the initiator then takes until the volume can be used, ns.
+    ReadyInitiator,
 }
 
 /// Numbers of the publication.
@@ -713,7 +727,7 @@ pub struct Claim {
     /// When it holds, such as `iops(A) / iops(B) >= 2.13` (`docs/howto/lab.md` has the grammar). Absent: not testable by numbers.
     #[serde(default)]
     pub test: Option<String>,
-    /// At which points: axis and value. Every point when empty.
+    /// At which points: axis and value, or a range of numbers such as `4k..` or `2k..1m`. Every point when empty.
     #[serde(default)]
     pub at: BTreeMap<String, String>,
     /// What must be true of the site for the verdict to speak of the claim itself, such as `offload adapter`.
@@ -725,6 +739,9 @@ pub struct Claim {
     /// Added or corrected by arithmetic, such as `2.86, not 3`.
     #[serde(default)]
     pub derived: Option<String>,
+    /// A reading of the claim that its own words do not settle, such as `usually: at four of five sizes`.
+    #[serde(default)]
+    pub inferred: Option<String>,
     /// One of the few whose verdicts the report stands for; the others are exploratory ([`primary`]).
     #[serde(default, skip_serializing_if = "is_exploratory")]
     pub primary: bool,

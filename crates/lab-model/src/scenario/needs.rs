@@ -43,6 +43,10 @@ pub const NEEDS: &[Need] = &[
         "a second way between the two hosts, through a switch; a site file that has one declares it",
     ),
     need(
+        "long cable",
+        "two cables of different lengths between the two hosts, of which the longer is a data center's; a site file that has them declares it",
+    ),
+    need(
         "four nodes",
         "four hosts for the cluster; a site file names them, with `linerate lab agent` on each",
     ),
@@ -94,7 +98,6 @@ pub const NEEDS: &[Need] = &[
     need("import", "the tool's own result files: read them with `linerate lab import`"),
     need("reads alone", "an initiator that writes: iscsi-perf only reads, so its arm is left out of writes"),
     need("iperf3", "iperf3, for the neighbour that is a stream: apt install iperf3"),
-    need("prices", "prices in the site file"),
     need("energy", "readable energy counters (/sys/class/powercap) or watts in the site file"),
 ];
 

@@ -137,6 +137,7 @@ pub const fn of_tool(tool: ToolKind) -> &'static [&'static [Known]] {
         ToolKind::Iperf3 => &[IPERF3],
         ToolKind::Dd => &[DD],
         ToolKind::Pgbench => &[PGBENCH],
+        ToolKind::FirstIo => &[],
         ToolKind::Analysis => &[FIO, PGBENCH],
     }
 }

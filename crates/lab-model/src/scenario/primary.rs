@@ -4,7 +4,7 @@
 //! more than 5 % of all reports, all of them together, and the points that they speak of get as many pairs as that takes
 //! ([`power`]). All other claims are shown as exploratory.
 
-use super::{Claim, Design, Scenario};
+use super::{Claim, Design, Scenario, place};
 use crate::claims::grammar::Test;
 use crate::result::Coordinate;
 use crate::statistics::number::real_length;
@@ -68,7 +68,8 @@ pub fn speaks(scenario: &Scenario, claim: &Claim, point: &[Coordinate]) -> bool 
         .unwrap_or_default();
     claim.at.iter().all(|(axis, value)| {
         let here = own(axis).or_else(|| fixed(axis));
-        here == Some(value) || elsewhere.iter().any(|at| at.axis == *axis && Some(&at.value) == here)
+        here.is_some_and(|here| place::lies(here, value))
+            || elsewhere.iter().any(|at| at.axis == *axis && Some(&at.value) == here)
     })
 }
 

@@ -1,7 +1,8 @@
-//! What a metric's value depends on beside its own point: the link's payload rate and the local arm's latency.
+//! What a metric's value depends on beside its own point: the link's payload rate, the local arm's latency and the arm's price.
 
 use super::bootstrap::median;
 use super::metric::{Context, value_of};
+use crate::prices::Prices;
 use crate::result::{Coordinate, PointResult};
 use crate::scenario::{Initiator, Link, LinkKind, Metric, Scenario, topology};
 
@@ -18,6 +19,7 @@ pub struct Contexts<'a> {
     scenario: &'a Scenario,
     /// Median of the local arm's mean latencies by point, ns.
     local: Vec<(&'a [Coordinate], f64)>,
+    prices: Option<&'a Prices>,
 }
 
 impl<'a> Contexts<'a> {
@@ -29,7 +31,13 @@ impl<'a> Contexts<'a> {
             means.sort_by(f64::total_cmp);
             Some((point, median(&means)?))
         });
-        Self { scenario, local: local.collect() }
+        Self { scenario, local: local.collect(), prices: None }
+    }
+
+    /// The same with what arms cost.
+    #[must_use]
+    pub fn priced(self, prices: Option<&'a Prices>) -> Self {
+        Self { prices, ..self }
     }
 
     /// The context of a result. Parts that are not known are absent.
@@ -40,6 +48,7 @@ impl<'a> Contexts<'a> {
         Context {
             payload_rate: link.as_ref().and_then(payload_rate),
             local_latency: local.map(|(_, mean)| *mean),
+            price: self.prices.and_then(|prices| prices.of(&self.scenario.id, &result.arm).ok()),
         }
     }
 }

@@ -59,9 +59,20 @@ impl Widths {
     }
 
     /// What a difference in a metric has to exceed: the metric's own width, or the widest of all where the arm of the control does not
-    /// have the metric. `None` when the control has too few undisturbed pairs: then no difference is shown, however large.
+    /// have the metric. A price is exact. `None` when the control has too few undisturbed pairs: then no difference is shown, however large.
     pub fn gate(&self, metric: Metric) -> Option<f64> {
+        let metric = metric.without_price();
         self.width(metric).or_else(|| self.0.values().copied().reduce(f64::max))
+    }
+
+    /// What a difference in a metric has to exceed between runs with these controls: the widest gate. `None` where one has none.
+    pub fn wider(of: &[Self], metric: Metric) -> Option<f64> {
+        of.iter().map(|one| one.gate(metric)).reduce(|one, other| Some(one?.max(other?)))?
+    }
+
+    /// Whether no metric has a width.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -156,6 +167,11 @@ mod tests {
         assert_eq!(widths.width(Metric::Transactions), None);
         assert_eq!(widths.gate(Metric::Transactions), Some(widest));
         assert_eq!(widths.gate(Metric::Iops), widths.width(Metric::Iops));
-        assert_eq!(Widths::of(&noisy[..8]).gate(Metric::Iops), None);
+        let none = Widths::of(&noisy[..8]);
+        assert_eq!(none.gate(Metric::Iops), None);
+        let narrow = Widths::of(&block(1000.0, [1000.0; 6]));
+        assert_eq!(Widths::wider(&[narrow.clone(), widths.clone()], Metric::Iops), widths.gate(Metric::Iops));
+        assert_eq!(Widths::wider(&[widths, none], Metric::Iops), None, "one control does not gate two runs");
+        assert_eq!(Widths::wider(&[], Metric::Iops), None);
     }
 }

@@ -13,6 +13,12 @@ use crate::scenario::{Metric, ToolKind};
 const MEGABYTE: f64 = 1e6;
 /// The tool's figure that holds transactions per second.
 const TRANSACTIONS: &str = "transactions_per_second";
+/// What an installation's clock showed: at the first verified I/O, and when each side could be used, ns.
+pub const FIRST_IO: &str = "first_io_ns";
+/// Until the target served.
+pub const READY_TARGET: &str = "ready_target_ns";
+/// Until the initiator had the volume, after the target served.
+pub const READY_INITIATOR: &str = "ready_initiator_ns";
 
 /// What a value depends on beside its point.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -21,6 +27,8 @@ pub struct Context {
     pub payload_rate: Option<f64>,
     /// Mean latency of the local arm at the same point, ns; [`Metric::AddedLatency`] needs it.
     pub local_latency: Option<f64>,
+    /// What the arm costs, in the site's currency; [`Metric::IopsPerPrice`] needs it.
+    pub price: Option<f64>,
 }
 
 /// What a user cares about in a tool's result: it decides when a point has been measured often enough.
@@ -28,6 +36,7 @@ pub const fn main_metric(tool: ToolKind) -> Metric {
     match tool {
         ToolKind::Iperf3 | ToolKind::Dd => Metric::Bandwidth,
         ToolKind::Pgbench => Metric::Transactions,
+        ToolKind::FirstIo => Metric::FirstIo,
         ToolKind::Fio | ToolKind::Vmfleet | ToolKind::Diskspd | ToolKind::Analysis => Metric::Iops,
     }
 }
@@ -74,6 +83,14 @@ fn load_value(metric: Metric, point: &PointResult, context: &Context) -> Option<
         Metric::VolumeWrite => point.extra.get("volume_write_ns").copied(),
         Metric::MemoryHost => point.memory.get("host").map(|&bytes| real(bytes)),
         Metric::Transactions => point.extra.get(TRANSACTIONS).copied(),
+        Metric::FirstIo => point.extra.get(FIRST_IO).copied(),
+        Metric::ReadyTarget => point.extra.get(READY_TARGET).copied(),
+        Metric::ReadyInitiator => point.extra.get(READY_INITIATOR).copied(),
+        Metric::IopsPerPrice | Metric::BandwidthPerPrice => {
+            load_value(metric.without_price(), point, context)
+                .zip(context.price)
+                .map(|(work, price)| work / price)
+        }
         Metric::NeighbourBandwidth => (!point.neighbours.is_empty())
             .then(|| point.neighbours.iter().map(|neighbour| neighbour.bytes_per_second).sum()),
         Metric::LineRate => {
@@ -182,7 +199,7 @@ pub struct Scale {
 
 impl Metric {
     /// Every metric, in the order of the enum.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 36] = [
         Self::Iops,
         Self::Bandwidth,
         Self::LatencyMean,
@@ -214,6 +231,11 @@ impl Metric {
         Self::AddedLatency,
         Self::NeighbourBandwidth,
         Self::MemoryHost,
+        Self::IopsPerPrice,
+        Self::BandwidthPerPrice,
+        Self::FirstIo,
+        Self::ReadyTarget,
+        Self::ReadyInitiator,
     ];
 
     /// Its name in scenario files and claims, such as `latency_p50`.
@@ -250,12 +272,31 @@ impl Metric {
             Self::AddedLatency => "added_latency",
             Self::NeighbourBandwidth => "neighbour_bandwidth",
             Self::MemoryHost => "memory_host",
+            Self::IopsPerPrice => "iops_per_price",
+            Self::BandwidthPerPrice => "bandwidth_per_price",
+            Self::FirstIo => "first_io",
+            Self::ReadyTarget => "ready_target",
+            Self::ReadyInitiator => "ready_initiator",
         }
     }
 
     /// The metric of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|metric| metric.name() == name)
+    }
+
+    /// What is measured of it: a price is the site's word.
+    pub const fn without_price(self) -> Self {
+        match self {
+            Self::IopsPerPrice => Self::Iops,
+            Self::BandwidthPerPrice => Self::Bandwidth,
+            measured => measured,
+        }
+    }
+
+    /// Whether it takes a price.
+    pub fn needs_price(self) -> bool {
+        self != self.without_price()
     }
 
     /// A title for axes and heads of tables, without the unit.
@@ -292,6 +333,11 @@ impl Metric {
             Self::AddedLatency => "Latency added over local",
             Self::NeighbourBandwidth => "Throughput of the neighbours",
             Self::MemoryHost => "Most resident memory, host",
+            Self::IopsPerPrice => "IOPS for the price",
+            Self::BandwidthPerPrice => "Throughput for the price",
+            Self::FirstIo => "Time to the first verified I/O",
+            Self::ReadyTarget => "Time until the target serves",
+            Self::ReadyInitiator => "Time until the initiator has the volume",
         }
     }
 
@@ -327,6 +373,9 @@ impl Metric {
             Self::Transactions => Scale { divisor: 1.0, unit: "transactions/s" },
             Self::LineRate | Self::LineRateBoth => Scale { divisor: 1.0, unit: "% of line rate" },
             Self::MemoryHost => Scale { divisor: 1_048_576.0, unit: "MiB" },
+            Self::IopsPerPrice => Scale { divisor: 1.0, unit: "IOPS per unit of currency" },
+            Self::BandwidthPerPrice => Scale { divisor: MEGABYTE, unit: "MB/s per unit of currency" },
+            Self::FirstIo | Self::ReadyTarget | Self::ReadyInitiator => Scale { divisor: 1e6, unit: "ms" },
         }
     }
 
@@ -341,7 +390,9 @@ impl Metric {
             | Self::EffectivenessWithAdapter
             | Self::Transactions
             | Self::LineRate
-            | Self::LineRateBoth => Better::Higher,
+            | Self::LineRateBoth
+            | Self::IopsPerPrice
+            | Self::BandwidthPerPrice => Better::Higher,
             _ => Better::Lower,
         }
     }

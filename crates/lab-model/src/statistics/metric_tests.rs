@@ -83,14 +83,22 @@ fn point() -> PointResult {
 #[test]
 fn every_metric_has_its_value() {
     let mut point = point();
-    let further = [("transactions_per_second", 123.0), ("volume_read_ns", 8e4), ("volume_write_ns", 14e4)];
+    let further = [
+        ("transactions_per_second", 123.0),
+        ("volume_read_ns", 8e4),
+        ("volume_write_ns", 14e4),
+        (FIRST_IO, 7e8),
+        (READY_TARGET, 4e8),
+        (READY_INITIATOR, 1e8),
+    ];
     point.extra.extend(further.map(|(name, value)| (name.to_owned(), value)));
     point.load.log = Some(Direction {
         latency: Some(Latency { mean: 30_000.0, ..Latency::default() }),
         ..Direction::default()
     });
     point.memory.insert("host".to_owned(), 64_000_000);
-    let context = Context { payload_rate: Some(245.76e6), local_latency: Some(50_000.0) };
+    let context =
+        Context { payload_rate: Some(245.76e6), local_latency: Some(50_000.0), price: Some(8000.0) };
     let expected = [
         (Metric::Iops, 40_000.0),
         (Metric::Bandwidth, 163.84e6),
@@ -123,6 +131,11 @@ fn every_metric_has_its_value() {
         (Metric::AddedLatency, 75_000.0),
         (Metric::NeighbourBandwidth, 300e6),
         (Metric::MemoryHost, 64e6),
+        (Metric::IopsPerPrice, 5.0),
+        (Metric::BandwidthPerPrice, 20_480.0),
+        (Metric::FirstIo, 7e8),
+        (Metric::ReadyTarget, 4e8),
+        (Metric::ReadyInitiator, 1e8),
     ];
     assert_eq!(expected.map(|(metric, _)| metric), Metric::ALL);
     for (metric, value) in expected {

@@ -196,8 +196,13 @@ fn result(scenario: &Scenario, place: (&str, &[Coordinate], u32), random: &mut R
     }
 }
 
-/// What a database and the device below it tell of themselves.
+/// What a database and the device below it, or a clock of the first I/O, tell of themselves.
 fn database(scenario: &Scenario, iops: f64) -> BTreeMap<String, f64> {
+    if scenario.workload.tool == ToolKind::FirstIo {
+        let parts =
+            [("ready_target_ns", 5e7), ("ready_initiator_ns", 4e7), ("first_io_ns", 4e12 / iops + 9e7)];
+        return parts.map(|(name, figure)| (name.to_owned(), figure)).into();
+    }
     if scenario.workload.tool != ToolKind::Pgbench {
         return BTreeMap::new();
     }

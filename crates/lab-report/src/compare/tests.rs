@@ -51,7 +51,14 @@ impl Bed {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
+    /// A run with a control in which the first arm was as fast as itself.
     fn run(&self, name: &str, id: &str, results: &[PointResult]) -> PathBuf {
+        let run = self.without_control(name, id, results);
+        Self::control(&run, 1.0);
+        run
+    }
+
+    fn without_control(&self, name: &str, id: &str, results: &[PointResult]) -> PathBuf {
         let run = self.folder.path().join(name);
         fs::create_dir_all(run.join("points")).unwrap();
         fs::write(run.join("scenario.toml"), SCENARIO).unwrap();
@@ -66,14 +73,15 @@ impl Bed {
         run
     }
 
-    /// Adds a control block to a run: the first arm against itself, ten times, each run as fast as the other.
-    fn control(run: &Path) {
+    /// Adds a control block to a run: the first arm against itself, ten times, in every other pair `uneven` times as fast.
+    fn control(run: &Path, uneven: f64) {
         for (number, (arm, repetition)) in
             ["A", "A2"].into_iter().flat_map(|arm| (1..=10).map(move |one| (arm, one))).enumerate()
         {
             let folder = run.join("control").join(format!("{number:03}"));
             fs::create_dir_all(&folder).unwrap();
-            let result = serde_json::to_string(&result(arm, repetition, 1000.0)).unwrap();
+            let iops = if arm == "A" && repetition % 2 == 0 { 1000.0 * uneven } else { 1000.0 };
+            let result = serde_json::to_string(&result(arm, repetition, iops)).unwrap();
             fs::write(folder.join("result.json"), result).unwrap();
         }
     }
@@ -165,16 +173,40 @@ fn arms_of_one_folder_are_pairs() {
             [result("A", repetition, a), result("B", repetition, b)]
         })
         .collect();
-    let run = bed.run("run", "1", &results);
+    let run = bed.without_control("run", "1", &results);
     let comparison = compare(&run, &run, &Options::default()).unwrap();
     assert_eq!(comparison.rows[0].words, "not shown: the control has too few undisturbed pairs");
-    Bed::control(&run);
+    Bed::control(&run, 1.0);
     let comparison = compare(&run, &run, &Options::default()).unwrap();
     assert_eq!((comparison.pairing, comparison.rows.len()), (Pairing::Paired, 1));
     assert_eq!(comparison.rows[0].arm, "A as A, B as B");
     assert!(comparison.rows[0].words.starts_with("A higher by"), "{}", comparison.text());
     let error = regress(&run, &run, &thresholds(&["iops<-5%"]), &Options::default()).unwrap_err().to_string();
     assert!(error.contains("the same folder"), "{error}");
+}
+
+/// A tenth is lost at one point; the controls say whether either bench could show that.
+#[test]
+fn the_wider_control_of_two_runs_gates_them_and_without_one_nothing_is_shown() {
+    let (bed, mut random) = (Bed::new(), Random::new(11));
+    let (before, after) = (arm(&mut random, QUIET, "A", 1.0), arm(&mut random, QUIET, "A", 0.9));
+    let baseline = bed.run("old", "1", &before);
+    let found = |current: &Path| regressed(&baseline, current, &["iops<-5%"]);
+    assert_eq!(found(&bed.run("calm", "2", &after)).outcome(), Outcome::Regression);
+    let restless = bed.without_control("restless", "3", &after);
+    Bed::control(&restless, 1.3);
+    let beside = found(&restless);
+    assert_eq!(beside.outcome(), Outcome::Fine, "{}", beside.text());
+    let row = beside.comparison.rows.iter().find(|row| row.verdict.point == point("bs=8k")).unwrap();
+    assert!(row.words.starts_with("no difference shown"), "{}", row.words);
+    assert!(row.smallest_percent.unwrap() > 25.0, "{row:?}");
+    let without = found(&bed.without_control("none", "4", &after));
+    assert_eq!((without.outcome(), without.untested.len()), (Outcome::NotTestable, 1));
+    let text = without.text();
+    assert!(text.contains("not shown: the control has too few undisturbed pairs"), "{text}");
+    assert!(text.contains("note: current has no control"), "{text}");
+    let swapped = regressed(&bed.without_control("none-old", "5", &before), &restless, &["iops<-5%"]);
+    assert_eq!(swapped.outcome(), Outcome::NotTestable, "one control does not gate two runs");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lab_model::claims::grammar::Test;
 use lab_model::claims::{self, Judgement, Outcome, judge};
 use lab_model::result::point_name;
-use lab_model::scenario::{Claim, Initiator, Metric};
+use lab_model::scenario::{Claim, Initiator, Metric, place};
 
 use super::run::Run;
 use super::series::{Group, Measured};
@@ -39,6 +39,8 @@ pub(crate) struct Judged {
     pub(crate) test: String,
     /// Corrected by arithmetic.
     pub(crate) derived: String,
+    /// A reading of it.
+    pub(crate) inferred: String,
 }
 
 /// What was tested in a claim's place, with a verdict of its own.
@@ -56,8 +58,12 @@ pub(crate) struct StandIn {
 
 /// Every claim, in the scenario's order.
 pub(crate) fn judged(run: &Run, measured: &Measured<'_>) -> Vec<Judged> {
-    let evidence =
-        claims::Measured { results: &run.points, control: &run.control, site_has: &run.info.site.has };
+    let evidence = claims::Measured {
+        results: &run.points,
+        control: &run.control,
+        site_has: &run.info.site.has,
+        prices: Some(&run.info.site.prices),
+    };
     let judgements = judge(&run.scenario, evidence);
     let claims = run.scenario.claims.iter().zip(judgements);
     claims.map(|(claim, judgement)| shown(judgement, added_latency(measured, claim))).collect()
@@ -80,6 +86,7 @@ fn shown(judgement: Judgement, beside: Vec<String>) -> Judged {
         kind: if judgement.primary { "primary" } else { "exploratory" },
         test: judgement.test.unwrap_or_default(),
         derived: judgement.derived.unwrap_or_default(),
+        inferred: judgement.inferred.unwrap_or_default(),
     }
 }
 
@@ -128,7 +135,8 @@ fn added_latency(measured: &Measured<'_>, claim: &Claim) -> Vec<String> {
     }
     let named = parsed.arms();
     let here = |group: &&Group<'_>| {
-        let fits = claim.at.iter().all(|(axis, value)| group.at(axis).is_none_or(|own| own == value));
+        let fits =
+            claim.at.iter().all(|(axis, value)| group.at(axis).is_none_or(|own| place::lies(own, value)));
         fits && named.contains(group.arm.key.as_str()) && group.arm.initiator != Initiator::Local
     };
     let mut points: Vec<(String, Vec<String>)> = Vec::new();

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lab_model::result::PointResult;
-use lab_model::scenario::{Scenario, ToolKind};
+use lab_model::scenario::{Arm, Scenario, ToolKind};
 
 use super::environment::Fact;
 use super::run::Run;
@@ -49,12 +49,24 @@ pub(crate) fn facts(run: &Run) -> Vec<Fact> {
         built.luns, built.targets, built.initiators, built.volume
     );
     facts.push(fact("volumes", &volumes));
+    facts.extend(prices(run));
     facts.extend(scenario.workload.published_command.as_deref().map(|line| fact("published command", line)));
     for arm in &scenario.arms {
         let first = run.points.iter().find(|result| result.arm == arm.key && !result.tool.argv.is_empty());
         facts.extend(first.map(|result| fact(&format!("command of arm {}", arm.key), &command(result))));
     }
     facts
+}
+
+/// What the arms cost, where the site says anything of it.
+fn prices(run: &Run) -> Vec<Fact> {
+    let prices = &run.info.site.prices;
+    let words = |arm: &Arm| match prices.words(&run.scenario.id, &arm.key) {
+        Ok(words) => words,
+        Err(reason) => format!("not known: {reason}"),
+    };
+    let arms = run.scenario.arms.iter().filter(|_| !prices.each.is_empty());
+    arms.map(|arm| fact(&format!("price of arm {}", arm.key), &words(arm))).collect()
 }
 
 /// Arms without a result, and why.
@@ -153,6 +165,9 @@ const fn tool(kind: ToolKind) -> &'static str {
         ToolKind::Iperf3 => "iperf3",
         ToolKind::Dd => "dd",
         ToolKind::Pgbench => "pgbench on PostgreSQL",
+        ToolKind::FirstIo => {
+            "one block of 4 KiB, written, read back and compared, on arms of which nothing was set up"
+        }
         ToolKind::Vmfleet => "VMFleet (DiskSpd in virtual machines)",
         ToolKind::Diskspd => "DiskSpd",
         ToolKind::Analysis => "none: computed from other results",

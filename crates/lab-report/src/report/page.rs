@@ -136,7 +136,7 @@ struct Concern {
 
 /// The whole file.
 pub(crate) fn render(run: &Run) -> Result<String> {
-    let measured = Measured::new(&run.scenario, &run.points, &run.control);
+    let measured = Measured::new(&run.scenario, &run.points, &run.control).priced(&run.info.site.prices);
     let published = drawn(&measured);
     let ours = extras::draw(run, &measured);
     let charts: Vec<&Chart> = published.iter().chain(&ours).flat_map(|one| &one.charts).collect();

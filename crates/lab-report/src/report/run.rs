@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::recount;
+use lab_model::prices::Prices;
 use lab_model::result::{PointResult, SCHEMA};
 use lab_model::scenario::Scenario;
 use lab_model::scenario::calibration::Calibrated;
@@ -62,6 +63,9 @@ pub(crate) struct Site {
     /// What it has of what claims may need, such as `offload adapter`.
     #[serde(default)]
     pub(crate) has: Vec<String>,
+    /// What its arms cost.
+    #[serde(default)]
+    pub(crate) prices: Prices,
 }
 
 /// A run as a report needs it.

@@ -4,8 +4,9 @@
 
 use std::collections::BTreeSet;
 
+use lab_model::prices::Prices;
 use lab_model::result::{Coordinate, PointResult, point_name};
-use lab_model::scenario::{Arm, Axis, Figure, Scenario};
+use lab_model::scenario::{Arm, Axis, Figure, Scenario, place};
 use lab_model::statistics::control::Widths;
 
 use super::summary::Draws;
@@ -64,6 +65,8 @@ pub(crate) struct Measured<'a> {
     pub(crate) draws: Draws,
     /// What has no row.
     pub(crate) excluded: Vec<Excluded>,
+    /// What the arms cost.
+    pub(crate) prices: Option<&'a Prices>,
 }
 
 impl<'a> Measured<'a> {
@@ -76,12 +79,18 @@ impl<'a> Measured<'a> {
             widths: Widths::of(control),
             draws: Draws::default(),
             excluded: Vec::new(),
+            prices: None,
         };
         for result in points {
             sorted.add(result);
         }
         sorted.groups.sort_by_key(|group| (rank_of_point(&scenario.sweep, group.point), group.index));
         sorted
+    }
+
+    /// The same with what arms cost.
+    pub(crate) fn priced(self, prices: &'a Prices) -> Self {
+        Self { prices: Some(prices), ..self }
     }
 
     fn add(&mut self, result: &'a PointResult) {
@@ -107,7 +116,7 @@ impl<'a> Measured<'a> {
     /// The groups at which the figure's fixed axes have their values.
     pub(crate) fn of(&self, figure: &Figure) -> Vec<&Group<'a>> {
         let fits = |group: &&Group<'_>| {
-            figure.at.iter().all(|(axis, value)| group.at(axis).is_none_or(|own| own == value))
+            figure.at.iter().all(|(axis, value)| group.at(axis).is_none_or(|own| place::lies(own, value)))
         };
         self.groups.iter().filter(fits).collect()
     }

@@ -31,6 +31,7 @@ pub(crate) fn context(measured: &Measured<'_>, group: &Group<'_>) -> Context {
     Context {
         payload_rate: payload_rate(measured.scenario, group),
         local_latency: local_latency(measured, group),
+        price: measured.prices.and_then(|prices| prices.of(&measured.scenario.id, &group.arm.key).ok()),
     }
 }
 

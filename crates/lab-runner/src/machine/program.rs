@@ -35,6 +35,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("postgres", "postgresql"),
     ("psql", "postgresql"),
     ("qemu-img", "qemu-utils"),
+    ("qemu-io", "qemu-utils"),
     ("qemu-storage-daemon", "qemu-system-common"),
     ("rpcbind", "rpcbind"),
     ("setpriv", "util-linux"),

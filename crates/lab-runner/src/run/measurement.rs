@@ -11,14 +11,19 @@ use super::task::{Preparation, Taken, Task};
 use crate::machine::clock::{Clocks, Period, now};
 use crate::machine::process::Running;
 use crate::measure::{Counted, Role, Window};
+use crate::tool::first_io::clocked;
 use crate::tool::timing::{limit, span};
 use crate::tool::{self, Assignment, Measured};
 use lab_model::result::{Cpu, Direction, Flag, Network};
+use lab_model::scenario::ToolKind;
 use lab_model::statistics::number::real;
 
 /// Measures once. The load of every initiating host runs at the same time.
 pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
     if stage.afar.loads() {
+        if task.kind == ToolKind::FirstIo {
+            bail!("the clock of the first I/O is this machine's: let the load come from here (no `host`)");
+        }
         let preparation = stage.preparation(task.settings);
         return stage.afar.take(task, preparation);
     }
@@ -60,7 +65,10 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
         .zip(statuses)
         .map(|(one, status)| tool::outcome(task.kind, one, status))
         .collect::<Result<_>>()?;
-    let Some(measured) = merge(parts) else { bail!("the arm has no initiating host") };
+    let Some(mut measured) = merge(parts) else { bail!("the arm has no initiating host") };
+    if task.kind == ToolKind::FirstIo {
+        clocked(&mut measured, stage.built, ended - started);
+    }
     let period = span(&measured, Period { from: started, to: ended }, task.design.ramp);
     let neighbours = beside.finish(period)?;
     let mut counted = window.close_over(period.from, period.to)?;

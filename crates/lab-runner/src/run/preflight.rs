@@ -12,14 +12,16 @@ use anyhow::{Result, bail};
 use super::plan::Plan;
 use super::present;
 use crate::arm;
-use crate::machine::device;
+use crate::machine::{device, program};
 use crate::site::{BoundArm, Site};
+use crate::tool::first_io;
 use lab_model::evidence::Evidence;
+use lab_model::prices::Prices;
 use lab_model::result::Coordinate;
 use lab_model::scenario::feasibility::{Feasibility, Machine};
 use lab_model::scenario::needs::{self, Present};
 use lab_model::scenario::sweep::Point;
-use lab_model::scenario::{Arm, Initiator, Scenario, Target, lint};
+use lab_model::scenario::{Arm, Initiator, Scenario, Target, ToolKind, lint};
 
 /// What is missing for a scenario to run here; an exit code of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,6 +144,12 @@ impl Machine for Here<'_> {
             .map(str::to_owned)
             .chain(arm::missing(arm.target, arm.initiator))
             .collect();
+        let first_io = scenario.workload.tool == ToolKind::FirstIo;
+        lacks.extend(
+            Some(first_io::PROGRAM)
+                .filter(|name| first_io && program::find(name).is_none())
+                .map(program::not_there),
+        );
         let is_the_site_s = arm.initiator == Initiator::Site || arm.target == Target::Site;
         if let Some(need) = needs::find("site").filter(|_| is_the_site_s && self.present.has("site")) {
             lacks.push(need.missing.to_owned());
@@ -156,6 +164,10 @@ impl Machine for Here<'_> {
 
     fn has(&self, need: &str) -> bool {
         self.present.has(need)
+    }
+
+    fn prices(&self) -> Option<&Prices> {
+        Some(&self.site.prices)
     }
 }
 

@@ -44,6 +44,8 @@ pub enum Event {
         transactions: f64,
         /// Bytes per second.
         bytes_per_second: f64,
+        /// Milliseconds to the first verified I/O; 0 when the tool measures something else.
+        first_io: f64,
         /// How busy the machine was.
         cpu: Busy,
     },
@@ -136,6 +138,7 @@ impl Event {
             Self::Measured { transactions, .. } if *transactions > 0.0 => {
                 format!("{} transactions/s", short(*transactions))
             }
+            Self::Measured { first_io, .. } if *first_io > 0.0 => format!("first I/O after {first_io:.0} ms"),
             Self::Measured { bytes_per_second, .. } => format!("{}B/s", short(*bytes_per_second)),
             _ => String::new(),
         }
@@ -177,6 +180,7 @@ mod tests {
             iops: 41_234.0,
             transactions: 0.0,
             bytes_per_second: 3e8,
+            first_io: 0.0,
             cpu: Busy { mean: 93.1, half_range: 4.2 },
         };
         let line = "[17/84 20 %, 06:12 left] bs=8k rw=randread B rep 3/5: 41.2k IOPS, CPU 93 % (±4 %)";

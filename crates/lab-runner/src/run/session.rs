@@ -532,6 +532,10 @@ impl<'a> Session<'a> {
         if self.whom.stop.load(Ordering::Relaxed) {
             return Ok(Err(Interrupted::Stopped));
         }
+        if self.scenario.scenario.workload.tool == ToolKind::FirstIo {
+            // Its clock begins where nothing of the arm is there.
+            self.stages.remove(&arm.key);
+        }
         self.stage(arm, turn.point)?;
         let folder = self.store.begin(turn.block, turn.label, turn.repetition)?;
         let result = match self.take(arm, turn, &folder) {
@@ -581,6 +585,7 @@ impl<'a> Session<'a> {
             iops: result.iops(),
             transactions: value_of(Metric::Transactions, result, &Around::default()).unwrap_or(0.0),
             bytes_per_second: result.bytes_per_second(),
+            first_io: value_of(Metric::FirstIo, result, &Around::default()).unwrap_or(0.0) / 1e6,
             cpu: measurement::busy(&result.cpu),
         });
     }
@@ -603,10 +608,11 @@ impl<'a> Session<'a> {
             site: &self.record.site,
             fleet: &self.fleet,
         };
-        let mut stage = match &bound {
-            Some(bound) => Stage::bound(&ground, Binding { arm, bound }, &wanted, &mut self.ledger)?,
-            None => Stage::build(&ground, arm, &wanted, &mut self.ledger)?,
+        let build = |ledger: &mut Ledger| match &bound {
+            Some(bound) => Stage::bound(&ground, Binding { arm, bound }, &wanted, ledger),
+            None => Stage::build(&ground, arm, &wanted, ledger),
         };
+        let mut stage = build(&mut self.ledger)?;
         let what = format!("{}-{:?}", arm.key, stage.topology);
         if !self.checked.contains(&what) {
             let folder = self.store.folder().join("integrity").join(&arm.key);
@@ -620,6 +626,11 @@ impl<'a> Session<'a> {
                 self.whom.observer.tell(&Event::step(format!("arm {}: no integrity pass: {why}", arm.key)));
             }
             self.checked.insert(what);
+            if self.scenario.scenario.workload.tool == ToolKind::FirstIo {
+                // Programs are in memory from here on, for every arm alike.
+                drop(stage);
+                stage = build(&mut self.ledger)?;
+            }
         }
         let scenario = &self.scenario.scenario;
         let settings = sweep::settings(scenario, arm, point);

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -21,6 +22,7 @@ use crate::machine::topology::{self, Host, Hosts};
 use crate::measure::network::{End, Probe};
 use crate::measure::{Role, Sides, Watched};
 use crate::site::{Processors, Site};
+use crate::tool::first_io::Built;
 use lab_model::scenario::{Arm, Initiator, LinkKind, Placement as Core, ToolKind, Topology};
 use lab_model::statistics::context::payload_rate;
 
@@ -54,6 +56,8 @@ pub struct Stage {
     prepared: Option<String>,
     /// What of it stands on other machines.
     pub afar: Afar,
+    /// How long it took until it could be used.
+    pub built: Built,
     // What is dropped first stands on what is dropped later.
     databases: Vec<Served>,
     filesystems: Vec<Filesystem>,
@@ -100,8 +104,10 @@ impl Stage {
             cores: topology.cores,
             spin: topology.target_spin.as_deref(),
         };
+        let begun = Instant::now();
         let mut served = arm::serve(arm.target, &spec, ledger)
             .with_context(|| format!("arm {} ({}): its target does not start", arm.key, arm.name))?;
+        let built = Built { target: begun.elapsed(), ..Built::default() };
         if topology.digests {
             arm::protect(&mut served.endpoints);
         }
@@ -122,6 +128,7 @@ impl Stage {
             processors: ground.processors.host.clone(),
             prepared: None,
             afar: Afar::default(),
+            built,
             databases: Vec::new(),
             filesystems: Vec::new(),
             adapters: Vec::new(),
@@ -151,8 +158,10 @@ impl Stage {
             arm.key,
             arm.name
         );
+        let begun = Instant::now();
         let afar = Afar::build(ground.fleet, ground.site, binding, topology)
             .with_context(|| format!("arm {} ({}) does not start", arm.key, arm.name))?;
+        let built = Built { target: begun.elapsed(), ..Built::default() };
         let offered = afar.offered().filter(|_| !afar.loads()).map(<[Endpoint]>::to_vec);
         let initiator = if offered.is_some() { arm.initiator } else { Initiator::Site };
         let here = roles(initiator).iter().copied().filter(|role| *role != Role::Target);
@@ -164,6 +173,7 @@ impl Stage {
             processors: ground.processors.host.clone(),
             prepared: None,
             afar,
+            built,
             databases: Vec::new(),
             filesystems: Vec::new(),
             adapters: Vec::new(),
@@ -191,6 +201,7 @@ impl Stage {
         Initiators { arm, hosts, endpoints }: Initiators<'_>,
         ledger: &mut Ledger,
     ) -> Result<()> {
+        let begun = Instant::now();
         for (number, (host, endpoints)) in hosts.initiators.iter().zip(endpoints).enumerate() {
             let folder = folder(ground, &format!("{}-host{number}", arm.key))?;
             let processors = ground.processors.adapter(self.topology.adapter);
@@ -204,6 +215,7 @@ impl Stage {
             self.initiators.push((host.clone(), served.endpoints.clone()));
             self.adapters.push(served);
         }
+        self.built.initiator = begun.elapsed();
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::Endpoint;
 use lab_model::evidence::Evidence;
+use lab_model::prices::Prices;
 
 pub use host::{AgentHost, HostAction};
 pub use processors::Processors;
@@ -31,6 +32,8 @@ pub struct Site {
     pub engines: Option<PathBuf>,
     /// Arms that are bound to something of the site, by `SCENARIO/KEY` (`marvell-41000.iscsi.linux/B`) or the key alone.
     pub arm: BTreeMap<String, BoundArm>,
+    /// What the arms cost, for claims of work for the price.
+    pub prices: Prices,
     /// Machines with an agent, by the names that arms give.
     pub host: BTreeMap<String, AgentHost>,
 }
@@ -75,6 +78,7 @@ impl Site {
     }
 
     fn check(&self) -> Result<()> {
+        self.prices.check()?;
         for (key, arm) in &self.arm {
             arm.check(key)?;
             for name in arm.hosts() {
@@ -155,6 +159,17 @@ mod tests {
             let error = format!("{:#}", toml::from_str::<Site>(&text).unwrap().check().unwrap_err());
             assert!(error.contains("holds a secret") && !error.contains("MARKER"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_site_says_what_its_arms_cost() {
+        let text = "[prices]\ncurrency='EUR'\n[prices.each]\nhost=4000\n[prices.parts.'f.n/A']\nhost=2\n";
+        let site: Site = toml::from_str(text).unwrap();
+        site.check().unwrap();
+        assert_eq!(site.prices.words("f.n", "A").unwrap(), "8000 EUR (2 host at 4000)");
+        let wrong: Site = toml::from_str(&text.replace("4000", "-1")).unwrap();
+        assert!(wrong.check().unwrap_err().to_string().contains("prices.each.host is -1"));
+        assert!(toml::from_str::<Site>("[prices]\nhost=4000\n").is_err(), "a price stands in [prices.each]");
     }
 
     #[test]

@@ -25,24 +25,39 @@ pub(crate) fn checker(
     linerate: &Path,
     engine: Option<[String; 2]>,
 ) -> Option<Vec<String>> {
-    let url = endpoint.url.as_str();
     let bytes = if (1..=MOST).contains(&endpoint.size) { endpoint.size } else { LEAST };
-    if let Some(engine) = engine {
-        return Some(fio(bytes, &engine));
-    }
-    match scheme(url) {
-        "iscsi" | "nvme+tcp" | "file" | "ram" | "null" | "device" => Some(own(url, bytes, linerate)),
-        "nbd" | "nbd+unix" => Some(fio(bytes, &["--ioengine=nbd".to_owned(), format!("--uri={url}")])),
-        "" if is_device(url) => Some(own(&format!("device:{url}"), bytes, linerate)),
-        "" if url.starts_with('/') => Some(fio(
-            bytes,
-            &[
+    Some(match Reach::of(endpoint, engine)? {
+        Reach::Own(url) => own(&url, bytes, linerate),
+        Reach::Fio(words) => fio(bytes, &words),
+    })
+}
+
+/// What can write to an endpoint and read it back.
+pub(super) enum Reach {
+    /// fio, told so where the volume is.
+    Fio(Vec<String>),
+    /// Linerate's own check of this volume.
+    Own(String),
+}
+
+impl Reach {
+    /// Through fio's engine where the arm has one; `None` for what is no disk.
+    pub(super) fn of(endpoint: &Endpoint, engine: Option<[String; 2]>) -> Option<Self> {
+        let url = endpoint.url.as_str();
+        if let Some(engine) = engine {
+            return Some(Self::Fio(engine.to_vec()));
+        }
+        match scheme(url) {
+            "iscsi" | "nvme+tcp" | "file" | "ram" | "null" | "device" => Some(Self::Own(url.to_owned())),
+            "nbd" | "nbd+unix" => Some(Self::Fio(vec!["--ioengine=nbd".to_owned(), format!("--uri={url}")])),
+            "" if is_device(url) => Some(Self::Own(format!("device:{url}"))),
+            "" if url.starts_with('/') => Some(Self::Fio(vec![
                 format!("--filename={}", url.replace(':', "\\:")),
                 "--ioengine=psync".to_owned(),
                 "--direct=0".to_owned(),
-            ],
-        )),
-        _ => None,
+            ])),
+            _ => None,
+        }
     }
 }
 
@@ -60,7 +75,7 @@ fn is_device(path: &str) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
-fn own(url: &str, bytes: u64, linerate: &Path) -> Vec<String> {
+pub(super) fn own(url: &str, bytes: u64, linerate: &Path) -> Vec<String> {
     let bytes = bytes.to_string();
     let words = ["check", url, "--overwrite", "--bytes", &bytes];
     std::iter::once(linerate.display().to_string()).chain(words.map(str::to_owned)).collect()

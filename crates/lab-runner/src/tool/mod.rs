@@ -10,6 +10,7 @@ mod bench;
 mod dd;
 mod doubt;
 mod fio;
+pub mod first_io;
 pub(crate) mod integrity;
 mod iperf3;
 mod iscsi_perf;
@@ -45,6 +46,7 @@ enum Program {
     Iperf3,
     Dd,
     Pgbench,
+    FirstIo,
 }
 
 impl Program {
@@ -64,6 +66,7 @@ impl Program {
             (ToolKind::Fio, _) => Ok(Self::Fio),
             (ToolKind::Dd, _) => Ok(Self::Dd),
             (ToolKind::Pgbench, _) => Ok(Self::Pgbench),
+            (ToolKind::FirstIo, _) => Ok(Self::FirstIo),
             (ToolKind::Diskspd | ToolKind::Vmfleet, _) => {
                 bail!("{kind:?} runs on Windows: import its output with `linerate lab import`")
             }
@@ -83,6 +86,7 @@ impl Program {
             Self::Iperf3 => "iperf3",
             Self::Dd => "dd",
             Self::Pgbench => "pgbench",
+            Self::FirstIo => "the first I/O",
         }
     }
 
@@ -100,6 +104,9 @@ impl Program {
             Self::Iperf3 => "see whether the arm's `iperf3 -s` still runs and listens at that address",
             Self::Dd => "see whether the file system is mounted, writable and has room",
             Self::Pgbench => "see whether the database answers: psql URL -c 'select 1'",
+            Self::FirstIo => {
+                "run the command above by hand: what it wrote did not come back, or there was nothing to write to"
+            }
         }
     }
 }
@@ -119,6 +126,7 @@ pub fn command(kind: ToolKind, assignment: &Assignment<'_>) -> Result<CommandLin
         Program::Iperf3 => iperf3::command(assignment),
         Program::Dd => dd::command(assignment),
         Program::Pgbench => pgbench::command(assignment),
+        Program::FirstIo => first_io::command(assignment),
     }
 }
 
@@ -140,6 +148,7 @@ pub fn read(kind: ToolKind, assignment: &Assignment<'_>) -> Result<Measured> {
         Program::Iperf3 => iperf3::read(assignment),
         Program::Dd => dd::read(assignment),
         Program::Pgbench => pgbench::read(assignment),
+        Program::FirstIo => first_io::read(assignment),
     }
 }
 
@@ -181,6 +190,11 @@ pub fn version(kind: ToolKind, assignment: &Assignment<'_>) -> Result<String> {
     let (program, package) = match Program::of(kind, assignment)? {
         Program::Fio => ("fio".to_owned(), "fio"),
         Program::Bench => (assignment.linerate.display().to_string(), "linerate"),
+        Program::FirstIo => match first_io::command(assignment)?.argv.first() {
+            Some(program) if program == first_io::PROGRAM => (program.clone(), "qemu-utils"),
+            Some(program) if program != "fio" => (program.clone(), "linerate"),
+            _ => ("fio".to_owned(), "fio"),
+        },
         Program::BareLoop => return Ok(env!("CARGO_PKG_VERSION").to_owned()),
         // It tells its version only beside a usage message.
         Program::IscsiPerf => ("iscsi-perf".to_owned(), "libiscsi-bin"),

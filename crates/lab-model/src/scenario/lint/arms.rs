@@ -121,6 +121,16 @@ fn labels(scenario: &Scenario, arm: &Arm) -> Vec<String> {
             "a shaped link stands for another one: its evidence is scaled or emulated, not real".to_owned(),
         );
     }
+    let speaks_of_offload =
+        scenario.claims.iter().any(|claim| claim.needs.iter().any(|need| need == "offload adapter"));
+    let is_software =
+        !matches!(arm.initiator, Initiator::Site | Initiator::Imported) && arm.target != Target::Site;
+    if speaks_of_offload && is_software && matches!(arm.evidence, Evidence::Real | Evidence::Scaled { .. }) {
+        messages.push(format!(
+            "a claim speaks of an offload adapter, and software stands in for it: its evidence is emulated, not {}",
+            arm.evidence.label()
+        ));
+    }
     let smaller = matches!(arm.evidence, Evidence::Scaled { .. } | Evidence::Emulated { .. });
     if smaller && scenario.scales.is_empty() {
         messages
@@ -155,6 +165,10 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
             Err(error) => messages.push(format!("{error:#}")),
             Ok(topology) => {
                 messages.extend(volume(arm, &topology.volume));
+                if scenario.workload.tool == ToolKind::FirstIo && topology.volume.contains("null:") {
+                    messages
+                        .push("a null volume keeps nothing, so that no first I/O can be verified".to_owned());
+                }
                 let ours = is_ours(arm.target);
                 let has_digests = matches!(
                     arm.target,
@@ -273,6 +287,10 @@ mod tests {
         );
         refused(FIO, &B.replace("{kind='real'}", "{kind='scaled',factor=' '}"), "without what it means");
         refused(FIO, &format!("{B}\nstands_for='Z'"), "no published system");
+        let claim = "[[claim]]\nid='c'\ntext='t'\nneeds=['offload adapter']";
+        let scaled = B.replace("{kind='real'}", "{kind='scaled',factor='0.1 of 25GbE'}");
+        refused(&format!("{FIO}\n{claim}"), &scaled, "software stands in for it");
+        refused(&format!("{FIO}\n{claim}"), B, "emulated, not real");
     }
 
     #[test]
@@ -281,5 +299,7 @@ mod tests {
         refused(FIO, &format!("{B}\nwith={{volume='limit=5iops+null:1G'}}"), "filter");
         refused(FIO, &format!("{B}\nwith={{volume='nul:1G'}}"), "nul:1G");
         refused(FIO, &format!("{B}\nwith={{link='1Gbit'}}"), "loopback");
+        let first = "[workload]\ntool='first-io'";
+        refused(first, &format!("{B}\nwith={{volume='null:1G'}}"), "no first I/O can be verified");
     }
 }

@@ -98,6 +98,9 @@ const fn load_generator(tool: ToolKind, initiator: Initiator) -> &'static str {
         (ToolKind::Fio, _) => "fio",
         (ToolKind::Dd, _) => "dd",
         (ToolKind::Pgbench, _) => "pgbench",
+        (ToolKind::FirstIo, Initiator::Linerate | Initiator::Local) => "linerate check",
+        (ToolKind::FirstIo, Initiator::LinerateFio | Initiator::LibiscsiFio) => "fio",
+        (ToolKind::FirstIo, _) => "qemu-io",
         (ToolKind::Vmfleet | ToolKind::Diskspd, _) => "DiskSpd",
         (ToolKind::Analysis, _) => "none",
     }

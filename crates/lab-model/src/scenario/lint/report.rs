@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::finding::{Finding, doubles};
 use crate::claims::grammar::Test;
-use crate::scenario::{Claim, Figure, FigureKind, Published, PublishedStatus, Scenario, needs, primary};
+use crate::scenario::{
+    Claim, Figure, FigureKind, Published, PublishedStatus, Scenario, needs, place, primary,
+};
 
 /// What a figure may have along x that is no axis of the sweep.
 const TIME: &str = "time";
@@ -43,7 +45,7 @@ pub(super) fn findings(scenario: &Scenario) -> Vec<Finding> {
 }
 
 fn figure(scenario: &Scenario, figure: &Figure) -> Vec<String> {
-    let mut messages = place(scenario, &figure.at);
+    let mut messages = nowhere(scenario, &figure.at);
     for axis in &figure.series {
         if !is_axis(scenario, axis) {
             messages.push(format!("its series {axis:?} is not an axis of the sweep"));
@@ -83,9 +85,12 @@ fn values<'a>(scenario: &'a Scenario, name: &'a str) -> impl Iterator<Item = &'a
     swept.chain(own).map(String::as_str)
 }
 
+/// The publication of scenarios whose claims are our own: what they mean is not read into them.
+const OURSELVES: &str = "Linerate";
+
 /// Whether axes and values name points that exist.
-fn place(scenario: &Scenario, at: &BTreeMap<String, String>) -> Vec<String> {
-    let absent = at.iter().filter(|(axis, value)| !values(scenario, axis).any(|one| one == *value));
+fn nowhere(scenario: &Scenario, at: &BTreeMap<String, String>) -> Vec<String> {
+    let absent = at.iter().filter(|(axis, value)| !values(scenario, axis).any(|one| place::lies(one, value)));
     absent.map(|(axis, value)| format!("it speaks of {axis} = {value:?}, which no point has")).collect()
 }
 
@@ -106,7 +111,7 @@ fn published(published: &Published) -> Vec<String> {
 }
 
 fn claim(scenario: &Scenario, claim: &Claim) -> Vec<String> {
-    let mut messages = place(scenario, &claim.at);
+    let mut messages = nowhere(scenario, &claim.at);
     for need in claim.needs.iter().filter(|need| needs::find(need).is_none()) {
         let known: Vec<&str> = needs::NEEDS.iter().map(|need| need.name).collect();
         messages.push(format!("it needs {need:?}, which is none of {}", known.join(", ")));
@@ -119,8 +124,20 @@ fn claim(scenario: &Scenario, claim: &Claim) -> Vec<String> {
     }
     if let Some(test) = &claim.test {
         messages.extend(self::test(scenario, test));
+        messages.extend(unmarked(scenario, claim, test));
     }
     messages
+}
+
+/// A test with numbers of which the publication's words have none: somebody read them into it, and the report must say so.
+fn unmarked(scenario: &Scenario, claim: &Claim, test: &str) -> Option<String> {
+    let own = scenario.source.publication == OURSELVES;
+    let told = [Some(&claim.text), claim.derived.as_ref()];
+    let told = told.into_iter().flatten().any(|words| words.contains(|letter: char| letter.is_ascii_digit()));
+    let numbers = Test::parse(test).map(|test| test.thresholds()).unwrap_or_default();
+    (!own && !told && !numbers.is_empty() && claim.inferred.is_none()).then(|| {
+        "its test has numbers, and its words have none: `inferred` says how they were read into it".to_owned()
+    })
 }
 
 /// What is wrong with a test: its language, the arms and the places that it names.
@@ -138,7 +155,7 @@ fn test(scenario: &Scenario, test: &str) -> Vec<String> {
         .map(|key| format!("its test speaks of {key}, and there are only {}", known.join(", ")))
         .collect();
     let places = test.places().into_iter().map(|at| (at.axis.clone(), at.value.clone())).collect();
-    messages.extend(place(scenario, &places));
+    messages.extend(nowhere(scenario, &places));
     messages
 }
 
@@ -192,6 +209,8 @@ mod tests {
         refused(&claim("test='speed(A) > 1'"), "speed");
         refused(&format!("{}\n{}", claim(""), claim("")), "two claims");
         refused(&claim("primary=true"), "nothing tests it");
+        refused(&claim("at={bs='16k..'}"), "no point has");
+        refused(&claim("test='ratio(iops) >= 0.98'"), "`inferred` says how");
         let six: Vec<String> = (0..6)
             .map(|id| format!("[[claim]]\nid='{id}'\ntext='t'\nprimary=true\ntest='iops(A) > 1'\n"))
             .collect();
