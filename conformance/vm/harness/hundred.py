@@ -28,8 +28,9 @@ CONNECTIONS = 320
 """What the server takes: about twice what there is at a time, and far less than come and go. Were they kept, the later ones would be refused."""
 SETTLE_SECONDS = 120.0
 """How long the server may take to notice that peers have gone that did not say so: it pings after 30 s of silence, and waits for the answer for 15 s."""
-MEMORY_KIB = 4096
-"""How much more memory is no leak: what an allocator keeps differs by this much from time to time."""
+MEMORY_KIB = 16384
+"""How much more memory is no leak: buffers are kept for later, and what a round holds at its busiest differs by as much. A connection that is kept whole takes a quarter of a MiB; a round makes
+hundreds."""
 SEED = "LINERATE_SEED"
 """The environment variable that repeats a run's choices."""
 

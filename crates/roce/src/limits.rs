@@ -16,6 +16,10 @@ pub const SEQUENCE_NUMBERS: u32 = 1 << 22;
 /// half of itself.
 pub const WINDOW: u32 = 48;
 
+/// The same after losses, at least: the peer acknowledges every so many packets ([`ACKNOWLEDGED_PACKETS`]), and a read is asked for in as many ([`READ_PACKETS`]). With fewer,
+/// nothing might come until the time is over.
+pub const LEAST_WINDOW: u32 = 16;
+
 /// Packets after which an acknowledgement is asked for inside of a message: a third of [`WINDOW`], so that it is never used up before one can have come.
 pub const ACKNOWLEDGED_PACKETS: u32 = 16;
 

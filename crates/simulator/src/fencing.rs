@@ -155,6 +155,7 @@ impl Trial {
         let disk = SlowDisk {
             inner: Arc::new(inner),
             slowest: SLOWEST,
+            quick: Arc::default(),
             stubborn: dice.coin(),
             watch,
             dice: Mutex::new(dice.fork()),

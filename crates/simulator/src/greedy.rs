@@ -4,25 +4,38 @@ use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
-use host::{Dialer, Endpoint, EndpointId};
+use host::{DatagramEndpoint, Datagrams, Dialer, Endpoint, EndpointId, IoError, OpenSocket, Path, SlotField};
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 
-use crate::world::WorldDialer;
+use crate::client_machine::ClientMachine;
 
-/// Dials for endpoints that become greedy.
-pub(crate) struct GreedyDialer;
+/// Dials for endpoints that become greedy, from this machine.
+pub(crate) struct GreedyDialer(pub(crate) ClientMachine);
 
 impl Dialer for GreedyDialer {
     fn dial(&self, peer: SocketAddr, inner: Box<dyn Endpoint>) -> EndpointId {
-        WorldDialer.dial(peer, Box::new(Greedy { inner, backlog: Vec::new() }))
+        self.0.dial(peer, Box::new(Greedy { inner, backlog: Vec::new() }))
+    }
+
+    fn path_to(&self, peer: SocketAddr) -> Result<Path, IoError> {
+        self.0.path_to(peer)
+    }
+
+    fn open_socket(
+        &self,
+        address: SocketAddr,
+        slot: SlotField,
+        inner: Box<dyn DatagramEndpoint>,
+    ) -> EndpointId {
+        self.0.open_socket(address, slot, Box::new(GreedySocket { inner, kept: Vec::new() }))
     }
 
     fn wake(&self, endpoint: EndpointId) {
-        WorldDialer.wake(endpoint);
+        self.0.wake(endpoint);
     }
 
     fn waker(&self, endpoint: EndpointId) -> Waker {
-        WorldDialer.waker(endpoint)
+        self.0.waker(endpoint)
     }
 }
 
@@ -110,6 +123,64 @@ impl Endpoint for Greedy {
 
     fn is_idle(&self) -> bool {
         self.inner.is_idle()
+    }
+
+    fn expects_work(&self) -> bool {
+        false
+    }
+}
+
+/// A socket that keeps every datagram.
+struct GreedySocket {
+    inner: Box<dyn DatagramEndpoint>,
+    kept: Vec<u8>,
+}
+
+impl DatagramEndpoint for GreedySocket {
+    fn handle_opened(&mut self, now: Instant, socket: OpenSocket) {
+        self.inner.handle_opened(now, socket);
+    }
+
+    fn handle_datagrams(&mut self, now: Instant, datagrams: &Datagrams<'_>) {
+        self.kept.extend_from_slice(datagrams.bytes);
+        self.inner.handle_datagrams(now, datagrams);
+    }
+
+    fn handle_transmitted(&mut self, now: Instant) {
+        self.inner.handle_transmitted(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.inner.handle_timeout(now);
+    }
+
+    fn handle_retired(&mut self, now: Instant) {
+        self.inner.handle_retired(now);
+    }
+
+    fn handle_shutdown(&mut self, now: Instant) {
+        self.inner.handle_shutdown(now);
+    }
+
+    fn handle_ended(&mut self, now: Instant, how: Ended) {
+        self.kept = Vec::new();
+        self.inner.handle_ended(now, how);
+    }
+
+    fn turn(&mut self, now: Instant) {
+        self.inner.turn(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Datagrams<'_>> {
+        self.inner.poll_transmit(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.inner.poll_timeout()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.inner.is_finished()
     }
 
     fn expects_work(&self) -> bool {

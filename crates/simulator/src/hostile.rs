@@ -235,6 +235,7 @@ impl<'a> Trial<'a> {
         let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::new(inner),
             slowest: SLOWEST,
+            quick: Arc::default(),
             stubborn: false,
             watch: watch(bug),
             dice: Mutex::new(dice.fork()),

@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
@@ -64,6 +64,8 @@ const SLOW: Duration = Duration::from_millis(1500);
 /// The longest that a slow disk takes where a controller over datagrams has it: what comes to the controller [`LATE_CONTROLLER`] after the loss takes effect before writes are sent
 /// again, 20 s after it (docs/decisions/0003), and after the 12 s for which they are held with [`PlantedBug::ShortQuietTime`].
 const SLOW_CONTROLLER: Duration = Duration::from_secs(6);
+/// How long a core stands still half of the time: so that a keep alive which it finds then may still have the controller go on.
+const STANDSTILL: std::ops::RangeInclusive<Duration> = Duration::from_secs(6)..=Duration::from_secs(10);
 /// How long a controller that is not kept alive may go on: KATO, and the time to come to rest.
 const NOT_KEPT_ALIVE: Duration = Duration::from_secs(12);
 /// How long the client goes on after a cut: beyond any time for which writes are held.
@@ -157,6 +159,15 @@ struct Trial {
     by_datagrams: bool,
     /// When a core that stands still goes on.
     thaws: Option<Instant>,
+    /// Where ghosts may go on for longest, when the disk is quick.
+    haste: Option<Haste>,
+}
+
+/// A disk that is slow after a cut alone, so that there are many requests before, and what is written once the time for which writes are held is over overtakes ghosts.
+struct Haste {
+    quick: Arc<AtomicBool>,
+    /// It is quick from then on.
+    since: Instant,
 }
 
 /// Runs one trial with so many cuts. The error says what was wrong.
@@ -180,14 +191,17 @@ impl Trial {
     fn new(seed: u64, scenario: &Scenario, bug: PlantedBug) -> Result<Self, TrialFailure> {
         let mut dice = Dice::new(seed);
         let inner = Ram::new((SECTORS * SECTOR) as u64, 512)?;
+        let quick = Arc::new(AtomicBool::new(false));
         let watch: Watch = Arc::new(Mutex::new(Box::new(|_| ())));
         let transport = transport_of(&scenario.access);
         let by_datagrams = matches!(transport, Transport::Roce { .. });
         let is_iscsi = matches!(scenario.access, Access::Iscsi { .. });
-        let slow = if by_datagrams && !is_iscsi { SLOW_CONTROLLER } else { SLOW };
+        let is_held_longest = by_datagrams && !is_iscsi;
+        let slow = if is_held_longest { SLOW_CONTROLLER } else { SLOW };
         let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::new(inner),
-            slowest: if dice.coin() { QUICK } else { slow },
+            slowest: if dice.coin() && !is_held_longest { QUICK } else { slow },
+            quick: Arc::clone(&quick),
             stubborn: dice.coin(),
             watch,
             dice: Mutex::new(dice.fork()),
@@ -218,7 +232,16 @@ impl Trial {
         };
         let queues: Result<Vec<_>, _> = (0..QUEUES).map(queue).collect();
         let queues = queues?;
-        Ok(Self { world, dice, workload, queues, latest, by_datagrams, thaws: None })
+        Ok(Self {
+            world,
+            dice,
+            workload,
+            queues,
+            latest,
+            by_datagrams,
+            thaws: None,
+            haste: is_held_longest.then_some(Haste { quick, since: Instant::ZERO }),
+        })
     }
 
     /// A step of the client and a few of the world; `more` lets it ask for something new.
@@ -227,6 +250,9 @@ impl Trial {
         if self.thaws.is_some_and(|due| due <= now) {
             self.thaws = None;
             self.world.freeze(Frozen::Nothing);
+        }
+        if let Some(Haste { quick, since }) = &self.haste {
+            quick.store(*since <= now, Ordering::Relaxed);
         }
         self.workload.now = now;
         let mut done = Vec::new();
@@ -268,6 +294,9 @@ impl Trial {
         self.world.step();
         let unnoticed = if self.by_datagrams { self.cut_sockets(late) } else { self.cut_streams(late) };
         let now = self.world.now();
+        if let Some(haste) = &mut self.haste {
+            haste.since = now + *STANDSTILL.end();
+        }
         self.queues.iter_mut().for_each(|queue| queue.hurry(now, now + unnoticed));
     }
 
@@ -284,6 +313,7 @@ impl Trial {
     /// Cuts off the client's socket, or what comes to it. What it sent may also be found late by a core that stood still. How long it takes until the client notices.
     fn cut_sockets(&mut self, late: Duration) -> Duration {
         let freezes = self.dice.coin();
+        let late = if freezes && self.dice.coin() { self.dice.span(&STANDSTILL) } else { late };
         let on_the_way = if freezes { Duration::ZERO } else { late };
         let unnoticed = if self.dice.coin() {
             self.world.sever(on_the_way);

@@ -150,6 +150,7 @@ impl Trial {
         let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::clone(&ram),
             slowest: SLOWEST,
+            quick: Arc::default(),
             stubborn: false,
             watch: watch(bug),
             dice: Mutex::new(dice.fork()),

@@ -351,6 +351,7 @@ impl Trial {
         let volume: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::new(file),
             slowest: SLOWEST,
+            quick: Arc::default(),
             stubborn: self.dice.coin(),
             watch,
             dice: Mutex::new(self.dice.fork()),

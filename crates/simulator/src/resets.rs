@@ -152,6 +152,7 @@ impl Trial {
         let disk: Arc<dyn Volume> = Arc::new(SlowDisk {
             inner: Arc::new(inner),
             slowest: SLOWEST,
+            quick: Arc::default(),
             stubborn: dice.coin(),
             watch,
             dice: Mutex::new(dice.fork()),

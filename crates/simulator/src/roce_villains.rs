@@ -21,7 +21,7 @@ use roce::syndrome::{Nak, Syndrome};
 use verbs::PrivateData;
 use wire::big_endian::{U32, U64};
 
-use crate::dice::Dice;
+use crate::dice::{Dice, Odds};
 use crate::hostility::{Hostility, Patience};
 use crate::roce_packets::{Part, Said, path, signed};
 
@@ -136,6 +136,8 @@ const AHEAD: usize = 64 << 10;
 /// Packets that are too many, requests for connections among them, and how often something is said that is said several times.
 const FLOOD: u32 = 300;
 const REQUESTS: u32 = 40;
+/// How often it asks for so many connections beside a packet: so seldom that its own requests still come through.
+const ASKS: Odds = Odds(50);
 const TIMES: usize = 3;
 /// Packets of a message that is longer than any receive: more than 64 KiB at the least MTU.
 const LONG: u32 = 280;
@@ -156,8 +158,6 @@ struct Party {
     evil: RoceEvil,
     /// What passes honestly before.
     honest: usize,
-    /// Packets that it sent.
-    old: VecDeque<Said>,
     /// Nothing more is said.
     is_silent: bool,
 }
@@ -178,6 +178,8 @@ struct RoceVillain {
     parties: BTreeMap<u32, Party>,
     /// By this side's.
     listeners: BTreeMap<u32, Party>,
+    /// Packets that were sent last, of all connections: as many as are remembered whatever the number of those.
+    old: VecDeque<Said>,
     /// Memory that either side has named.
     named: VecDeque<Memory>,
     /// The MTU that was agreed last.
@@ -203,6 +205,7 @@ impl RoceVillain {
             local: nowhere,
             parties: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            old: VecDeque::new(),
             named: VecDeque::new(),
             mtu: Mtu::Bytes256,
             out: VecDeque::new(),
@@ -218,7 +221,7 @@ impl RoceVillain {
     fn party(&mut self) -> Party {
         let evil = self.evils[self.dice.index(self.evils.len())];
         let honest = self.patience.lasts(&mut self.dice);
-        Party { evil, honest, old: VecDeque::new(), is_silent: false }
+        Party { evil, honest, is_silent: false }
     }
 
     /// Takes what the end behind it sends.
@@ -268,11 +271,17 @@ impl RoceVillain {
         } else {
             self.leave(leaving);
         }
-        if party.old.len() >= REMEMBERED {
-            party.old.pop_front();
-        }
-        party.old.push_back(said);
         self.parties.insert(name, party);
+        if self.old.len() >= REMEMBERED {
+            self.old.pop_front();
+        }
+        self.old.push_back(said);
+    }
+
+    /// What its connection has sent before.
+    fn old_of(&self, said: &Said) -> impl Iterator<Item = &Said> {
+        let name = said.header.destination.get();
+        self.old.iter().filter(move |old| old.header.destination.get() == name)
     }
 
     /// Remembers what a packet of either side tells.
@@ -296,7 +305,7 @@ impl RoceVillain {
             | RoceEvil::Wraps
             | RoceEvil::Rights
             | RoceEvil::Ended => {
-                let said = self.access(party, said);
+                let said = self.access(party.evil, said);
                 self.say(&said, delivery);
             }
             RoceEvil::Sequences | RoceEvil::Pairs | RoceEvil::Order | RoceEvil::Invalidations => {
@@ -314,7 +323,7 @@ impl RoceVillain {
             | RoceEvil::Refusals
             | RoceEvil::Responses
             | RoceEvil::NoData => self.answer(party.evil, said, delivery),
-            RoceEvil::Reads | RoceEvil::Repeats => self.repeat(party, said, delivery),
+            RoceEvil::Reads | RoceEvil::Repeats => self.repeat(party.evil, said, delivery),
             RoceEvil::Silence => party.is_silent = true,
             RoceEvil::Late | RoceEvil::Deaf => self.say(said, delivery),
         }
@@ -326,7 +335,7 @@ impl RoceVillain {
     }
 
     /// An access to other memory. An end that makes none makes them in place of its messages.
-    fn access(&mut self, party: &Party, said: &Said) -> Said {
+    fn access(&mut self, evil: RoceEvil, said: &Said) -> Said {
         let own = said.memory();
         if own.is_none() && (said.part() != Part::Send || self.dice.coin()) {
             return said.clone();
@@ -336,7 +345,7 @@ impl RoceVillain {
             let memory = self.named.get(self.dice.index(self.named.len())).copied().unwrap_or(guess);
             Memory { length: U32::new(ACCESS_LENGTH), ..memory }
         });
-        let memory = match party.evil {
+        let memory = match evil {
             RoceEvil::ForeignKeys if self.dice.coin() => {
                 Memory { key: U32::new(known.key.get() ^ (1 << self.dice.below(32))), ..known }
             }
@@ -347,12 +356,12 @@ impl RoceVillain {
             }
             RoceEvil::Wraps => Memory { address: U64::new(u64::MAX - self.dice.below(16)), ..known },
             RoceEvil::Ended => {
-                party.old.iter().find_map(Said::memory).or(self.named.front().copied()).unwrap_or(known)
+                self.old_of(said).find_map(Said::memory).or(self.named.front().copied()).unwrap_or(known)
             }
             _ => known,
         };
         let memory = Memory { length: U32::new(memory.length.get().min(ACCESS_LENGTH)), ..memory };
-        let writes = match (party.evil, said.header.opcode()) {
+        let writes = match (evil, said.header.opcode()) {
             (RoceEvil::Rights, Opcode::READ_REQUEST) => true,
             (RoceEvil::Rights, Opcode::WRITE_FIRST | Opcode::WRITE_ONLY) | (_, Opcode::READ_REQUEST) => false,
             (_, Opcode::WRITE_FIRST | Opcode::WRITE_ONLY) => true,
@@ -473,7 +482,8 @@ impl RoceVillain {
             None => said.header.destination.get(),
         };
         if evil == RoceEvil::Requests {
-            for _ in 0..REQUESTS {
+            let count = if self.dice.happens(ASKS) { REQUESTS } else { 1 };
+            for _ in 0..count {
                 let message = self.request(delivery.to);
                 self.say(&Said::management(&message), delivery);
             }
@@ -562,11 +572,13 @@ impl RoceVillain {
     }
 
     /// Says it again, with old packets, or with many reads behind it.
-    fn repeat(&mut self, party: &Party, said: &Said, delivery: Delivery) {
+    fn repeat(&mut self, evil: RoceEvil, said: &Said, delivery: Delivery) {
         let is_full = self.bytes > AHEAD;
-        if party.evil == RoceEvil::Repeats {
+        if evil == RoceEvil::Repeats {
             (0..if is_full { 1 } else { TIMES }).for_each(|_| self.say(said, delivery));
-            if let Some(old) = party.old.get(self.dice.index(party.old.len())).cloned() {
+            let chosen = self.dice.index(self.old_of(said).count());
+            let old = self.old_of(said).nth(chosen).cloned();
+            if let Some(old) = old {
                 self.say(&old, delivery);
             }
             return;
@@ -582,7 +594,7 @@ impl RoceVillain {
         for at in 0..FLOOD {
             self.say(&said.reading(memory).later(at), delivery);
         }
-        let again = party.old.iter().find(|old| old.header.opcode() == Opcode::READ_REQUEST).cloned();
+        let again = self.old_of(said).find(|old| old.header.opcode() == Opcode::READ_REQUEST).cloned();
         if let Some(old) = again {
             self.say(&old, delivery);
         }

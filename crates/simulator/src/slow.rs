@@ -1,9 +1,10 @@
 //! A disk that takes its time, and tells when each write takes effect.
 //!
 //! # Fault model
-//! * A request takes effect, and completes, at any moment within [`SlowDisk::slowest`] of its submission; requests overtake each other.
+//! * A request takes effect, and completes, at any moment within [`SlowDisk::slowest`] of its submission, or at once while [`SlowDisk::quick`] says so; requests overtake each other.
 //! * By [`SlowDisk::stubborn`] nothing can be cancelled: what was submitted takes effect.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct SlowDisk {
     pub inner: Arc<dyn Volume>,
     /// The longest that a request takes.
     pub slowest: Duration,
+    /// While this is set, requests that come take no time at all.
+    pub quick: Arc<AtomicBool>,
     /// Nothing can be cancelled.
     pub stubborn: bool,
     /// Hears of each write.
@@ -64,6 +67,7 @@ impl Volume for SlowDisk {
         Ok(Box::new(SlowQueue {
             inner: self.inner.open_queue(context)?,
             slowest: self.slowest,
+            quick: Arc::clone(&self.quick),
             stubborn: self.stubborn,
             watch: Arc::clone(&self.watch),
             dice: lock(&self.dice).fork(),
@@ -82,6 +86,7 @@ impl std::fmt::Debug for SlowDisk {
 struct SlowQueue {
     inner: Box<dyn VolumeQueue>,
     slowest: Duration,
+    quick: Arc<AtomicBool>,
     stubborn: bool,
     watch: Watch,
     dice: Dice,
@@ -97,7 +102,8 @@ struct Waiting {
 
 impl VolumeQueue for SlowQueue {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
-        let due = now + self.dice.span(&(Duration::ZERO..=self.slowest));
+        let slowest = if self.quick.load(Ordering::Relaxed) { Duration::ZERO } else { self.slowest };
+        let due = now + self.dice.span(&(Duration::ZERO..=slowest));
         self.waiting.push(Waiting { due, submitted: now, request });
         Ok(())
     }
@@ -145,6 +151,7 @@ mod tests {
         let disk = SlowDisk {
             inner: Arc::new(Ram::new(1 << 16, 512).unwrap()),
             slowest: Duration::from_secs(1),
+            quick: Arc::default(),
             stubborn: false,
             watch: Arc::new(Mutex::new(Box::new(|_: &Effect<'_>| {}))),
             dice: Mutex::new(Dice::new(1)),

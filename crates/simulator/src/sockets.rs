@@ -6,7 +6,7 @@
 //! * Damage that the invariant CRC cannot tell does not happen. Over IPv4 that is one bit in 65,536, as a socket does not see the identification that the sum covers
 //!   (docs/decisions/0027); between two machines UDP's own checksum tells it, which this world has not.
 //! * Each core of a server has a socket at the same address. A datagram comes to the one that it names, or to the first, which forwards what is not its own. What is
-//!   forwarded to a core that stands still waits for it too.
+//!   forwarded to a core that stands still waits for it too, and what is forwarded to a socket that is not there is lost.
 //! * What comes to a socket whose core stands still waits there, up to [`ROOM`] bytes. What comes on top of that is lost.
 //! * A client may be out of reach for a while, shorter or longer than queue pairs are patient. Nobody is told.
 //! * A client's socket may be severed ([`Sockets::sever`]): it is gone without a word, and what it sent comes so much later. Or its ways are bad for a while
@@ -361,13 +361,15 @@ impl Sockets {
                 continue;
             }
             let slot = named_slot(&datagram.bytes);
-            self.put(slot, datagram);
+            let first = || self.at(datagram.to).min_by_key(|(_, socket)| socket.slot).map(|(name, _)| *name);
+            let name = slot.and_then(|slot| self.member(datagram.to, slot)).or_else(first);
+            self.put(name, datagram);
         }
         let groups = self.groups.iter();
         let forwarded: Vec<_> = groups.map(|(local, group)| (*local, group.take_forwarded())).collect();
         for (to, forwarded) in forwarded {
             for Forwarded { slot, from, bytes } in forwarded {
-                self.put(Some(slot), Datagram { from, to, bytes });
+                self.put(self.member(to, slot), Datagram { from, to, bytes });
             }
         }
         for socket in self.by_name.values_mut().filter(|socket| runs(socket.side)) {
@@ -383,15 +385,18 @@ impl Sockets {
         }
     }
 
-    /// Leaves a datagram at the socket that it names, or at the first at its address; lost if it has no room.
-    fn put(&mut self, slot: Option<SocketSlot>, datagram: Datagram) {
-        let here = || self.by_name.iter().filter(|(_, socket)| socket.local == datagram.to);
-        let named = here().find(|(_, socket)| Some(socket.slot) == slot);
-        let Some(name) =
-            named.or_else(|| here().min_by_key(|(_, socket)| socket.slot)).map(|(name, _)| *name)
-        else {
-            return;
-        };
+    fn at(&self, local: SocketAddr) -> impl Iterator<Item = (&EndpointId, &Socket)> {
+        self.by_name.iter().filter(move |(_, socket)| socket.local == local)
+    }
+
+    /// The socket with this slot at an address.
+    fn member(&self, local: SocketAddr, slot: SocketSlot) -> Option<EndpointId> {
+        self.at(local).find(|(_, socket)| socket.slot == slot).map(|(name, _)| *name)
+    }
+
+    /// Leaves a datagram at a socket; lost if it has no room, or there is none.
+    fn put(&mut self, name: Option<EndpointId>, datagram: Datagram) {
+        let Some(name) = name else { return };
         if let Some(socket) = self.by_name.get_mut(&name)
             && socket.bytes + datagram.bytes.len() <= ROOM
         {

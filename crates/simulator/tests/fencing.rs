@@ -71,8 +71,11 @@ fn is_found(bug: PlantedBug) {
     let over_tcp = [(4, 1), (4, 2), (0, 2), (2, 3)].map(|(iscsi, cores)| (iscsi, cores, Carrier::Tcp));
     for (iscsi, cores, carrier) in over_tcp.into_iter().chain([(2, 3, Carrier::Roce)]) {
         let scenario = scenario(iscsi, cores, carrier);
-        let found = (0..PATIENCE).find_map(|seed| fencing(seed, CHANGES, &scenario, bug).err());
-        let found = found.is_some_and(|what| what.to_string().contains("takes effect"));
+        let mut broken =
+            (0..PATIENCE).filter_map(|seed| Some((seed, fencing(seed, CHANGES, &scenario, bug).err()?)));
+        let found = broken.next();
+        eprintln!("{bug:?} over {carrier:?}: {found:?}");
+        let found = found.is_some_and(|(_, what)| what.to_string().contains("takes effect"));
         assert!(
             found,
             "{bug:?} is not found in {PATIENCE} trials with {iscsi} iSCSI clients and {cores} cores over {carrier:?}"

@@ -63,11 +63,13 @@ fn nothing_of_an_ended_task_takes_effect_over_roce() {
 }
 
 fn is_found(bug: PlantedBug, scenario: &Scenario, by: &str) {
-    let mut broken = (0..PATIENCE).filter_map(|seed| resets(seed, RESETS, scenario, bug).err());
-    let found = broken.find(|failure| {
+    let mut broken =
+        (0..PATIENCE).filter_map(|seed| Some((seed, resets(seed, RESETS, scenario, bug).err()?)));
+    let found = broken.find(|(_, failure)| {
         let text = failure.to_string();
         text.contains("takes effect") && text.contains(by)
     });
+    eprintln!("{bug:?}: {found:?}");
     assert!(found.is_some(), "{bug:?} is not found in {PATIENCE} trials of {scenario:?}");
 }
 

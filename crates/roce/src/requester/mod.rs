@@ -8,6 +8,7 @@ mod packets;
 mod peer;
 mod progress;
 mod retry;
+mod window;
 
 use alloc::collections::VecDeque;
 
@@ -20,8 +21,9 @@ pub(crate) use self::peer::Peer;
 use self::progress::Progress;
 use self::retry::Retry;
 pub(crate) use self::retry::{Attempts, Verdict};
+use self::window::Window;
 use crate::counters::Order;
-use crate::limits::{ENDLESS_RETRIES, RETRIES, SEQUENCE_NUMBERS, WINDOW};
+use crate::limits::{ENDLESS_RETRIES, RETRIES, SEQUENCE_NUMBERS};
 use crate::opcode::Opcode;
 use crate::outgoing::Outgoing;
 use crate::psn::Psn;
@@ -77,6 +79,7 @@ pub(crate) struct Requester {
     reads: usize,
     /// It was sent again from the oldest packet because the peer missed it.
     restarted: bool,
+    window: Window,
     retry: Retry,
     peer: Option<Peer>,
 }
@@ -96,6 +99,7 @@ impl Requester {
             unsent: first,
             reads: 0,
             restarted: false,
+            window: Window::new(),
             retry: Retry::new(attempts),
             peer: None,
         }
@@ -158,7 +162,7 @@ impl Requester {
 
     fn is_within_window(&self) -> bool {
         let is_open = self.peer.is_some() && self.retry.may_send();
-        is_open && self.next.since(self.oldest) < WINDOW
+        is_open && self.next.since(self.oldest) < self.window.packets()
     }
 
     /// True when nothing can be read at the peer, and that is what is next.
@@ -285,14 +289,15 @@ impl Requester {
             }
         }
         if self.oldest != before {
-            self.progressed(now);
+            self.progressed(now, before);
         }
         reach
     }
 
     /// The oldest packet is another one now.
-    fn progressed(&mut self, now: Instant) {
+    fn progressed(&mut self, now: Instant, before: Psn) {
         self.restarted = false;
+        self.window.acknowledge(self.oldest.since(before));
         if self.next.is_before(self.oldest) {
             self.go_back();
         }
@@ -303,6 +308,7 @@ impl Requester {
     fn restart(&mut self) {
         if !self.restarted {
             self.restarted = true;
+            self.window.shrink();
             self.go_back();
         }
     }
@@ -362,7 +368,7 @@ impl Requester {
             progress.acknowledge();
         }
         self.reads = self.reads.saturating_sub(usize::from(ends));
-        self.progressed(now);
+        self.progressed(now, oldest);
         Outcome::GoOn
     }
 
@@ -375,6 +381,9 @@ impl Requester {
         let verdict = self.retry.time_out(now);
         if verdict == Verdict::SendAgain {
             self.restarted = false;
+            if self.retry.is_silent() {
+                self.window.close();
+            }
             self.go_back();
         }
         verdict

@@ -66,6 +66,11 @@ impl Retry {
         }
     }
 
+    /// The peer has let a time pass without an answer.
+    pub(crate) const fn is_silent(&self) -> bool {
+        self.made.silent > 0
+    }
+
     /// Packets may be sent.
     pub(crate) const fn may_send(&self) -> bool {
         !matches!(self.wait, Wait::Receive(_))
