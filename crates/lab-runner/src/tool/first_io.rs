@@ -71,10 +71,8 @@ fn fio(words: Vec<String>) -> Vec<String> {
 pub(super) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
     let line = command(assignment)?;
     let version = super::version(ToolKind::FirstIo, assignment)?;
-    let name = match line.argv.first().map(String::as_str) {
-        Some(program @ ("fio" | PROGRAM)) => program,
-        _ => "linerate check",
-    };
+    let program = line.argv.first().map_or("", String::as_str);
+    let name = if ["fio", PROGRAM].contains(&program) { program } else { "linerate check" };
     if name == PROGRAM {
         let said = raw::text(&assignment.folder.join(OUTPUT))?;
         if !said.contains("read 4096/4096") || said.contains("failed") {
