@@ -174,8 +174,8 @@ mod tests {
         };
         let built = Built { target: Duration::from_millis(400), initiator: Duration::from_millis(100) };
         clocked(&mut measured, built, 0.25);
-        let milliseconds = |name: &str| (measured.extra[name] / 1e6).round();
-        assert_eq!([READY_TARGET, READY_INITIATOR, FIRST_IO].map(milliseconds), [400.0, 100.0, 750.0]);
+        let milliseconds = |name: &str| format!("{:.0}", measured.extra[name] / 1e6);
+        assert_eq!([READY_TARGET, READY_INITIATOR, FIRST_IO].map(milliseconds), ["400", "100", "750"]);
         assert!((measured.seconds - 0.25).abs() < 1e-12);
     }
 }
