@@ -13,7 +13,6 @@ use super::integrity::{Reach, own};
 use super::raw;
 use crate::machine::process::CommandLine;
 use lab_model::result::Load;
-use lab_model::scenario::ToolKind;
 use lab_model::statistics::metric::{FIRST_IO, READY_INITIATOR, READY_TARGET};
 
 /// Bytes of the block.
@@ -36,7 +35,7 @@ pub(super) fn command(assignment: &Assignment<'_>) -> Result<CommandLine> {
     let [endpoint] = assignment.endpoints else {
         bail!("the first I/O is that of one volume, and the arm has {}", assignment.endpoints.len())
     };
-    let engine = super::engine(assignment.initiator, assignment.engines, &endpoint.url);
+    let engine = super::fio::engine(assignment.initiator, assignment.engines, &endpoint.url);
     let in_fio = engine.is_some();
     let argv = match Reach::of(endpoint, engine) {
         Some(Reach::Own(url)) => own(&url, BLOCK, assignment.linerate),
@@ -68,9 +67,8 @@ fn fio(words: Vec<String>) -> Vec<String> {
 
 /// The tool prints nothing that is measured: that it ended well says that the block came back as it was written. `qemu-io` says that
 /// in words too.
-pub(super) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
+pub(super) fn read(assignment: &Assignment<'_>, version: &str) -> Result<Measured> {
     let line = command(assignment)?;
-    let version = super::version(ToolKind::FirstIo, assignment)?;
     let program = line.argv.first().map_or("", String::as_str);
     let name = if ["fio", PROGRAM].contains(&program) { program } else { "linerate check" };
     if name == PROGRAM {
@@ -80,7 +78,7 @@ pub(super) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
         }
     }
     Ok(Measured {
-        tool: tool(name, &version, &line),
+        tool: tool(name, version, &line),
         load: Load::default(),
         intervals: Vec::new(),
         extra: BTreeMap::new(),
@@ -151,7 +149,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let said = |words: &str| {
             std::fs::write(folder.path().join(OUTPUT), words).unwrap();
-            with(&["nbd://h/0"], Initiator::LinerateNbd, folder.path(), read)
+            with(&["nbd://h/0"], Initiator::LinerateNbd, folder.path(), |asked| read(asked, "7.2"))
         };
         let failed =
             said("wrote 4096/4096\nPattern verification failed at offset 0, 4096 bytes\nread 4096/4096");

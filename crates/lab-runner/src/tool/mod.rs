@@ -148,7 +148,7 @@ pub fn read(kind: ToolKind, assignment: &Assignment<'_>) -> Result<Measured> {
         Program::Iperf3 => iperf3::read(assignment),
         Program::Dd => dd::read(assignment),
         Program::Pgbench => pgbench::read(assignment),
-        Program::FirstIo => first_io::read(assignment),
+        Program::FirstIo => first_io::read(assignment, &version(kind, assignment)?),
     }
 }
 
