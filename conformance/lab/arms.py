@@ -72,6 +72,8 @@ def moment(folder):
     for name, value in {"values": '["4k-qd32"]', "min_pairs": "5", "max_pairs": "5", "ramp": "0.1", "runtime": "0.3"}.items():
         rest, changed = re.subn(rf"^{name} = .*$", f"{name} = {value}", rest, flags=re.MULTILINE)
         demand(changed == 1, f"{name} stands {changed} times in the scenario, not once")
+    head, changed = re.subn(r"^compares = .*$", 'compares = ["hops", "initiator", "protocol"]', head, flags=re.MULTILINE)
+    demand(changed == 1, "the scenario does not say what it compares")
     # A volume that keeps its data, so that every arm has to pass the integrity check.
     rest = rest.replace('volume = "null:1G"', 'volume = "ram:32M"')
     path = folder / "moment.toml"
