@@ -9,7 +9,8 @@ use crate::result::{Direction, Flag, PointResult};
 use crate::statistics::little;
 use crate::statistics::number::{real, real_length};
 
-/// How far bytes of an I/O may be from the block size, as a share: the last I/O of a volume may be shorter.
+/// How far bytes of an I/O may be from the block size, as a share: the last I/O of a volume may be shorter. Beside it, a window may
+/// count the bytes of what was under way when it began, and not the I/Os: fio does behind its ramp.
 const SIZE_SLACK: f64 = 0.02;
 /// How far the share of reads may be from the one asked for, beside four standard errors of a random mix.
 const MIX_SLACK: f64 = 0.02;
@@ -34,10 +35,12 @@ pub fn check(asked: Asked<'_>, result: &PointResult) -> Vec<Flag> {
 }
 
 fn size(asked: Asked<'_>, result: &PointResult) -> Option<String> {
+    let under_way = asked.most_under_way();
     let asked = asked.number("bs")?;
     result.directions().filter(|direction| direction.ios > 0 && direction.bytes > 0).find_map(|direction| {
         let each = real(direction.bytes) / real(direction.ios);
-        ((each / asked - 1.0).abs() > SIZE_SLACK).then(|| {
+        let slack = SIZE_SLACK + under_way / real(direction.ios);
+        ((each / asked - 1.0).abs() > slack).then(|| {
             format!("blocks of {asked:.0} bytes were asked for, and the tool's own counts make {each:.0} bytes an I/O")
         })
     })
@@ -70,17 +73,19 @@ fn rate(asked: Asked<'_>, result: &PointResult) -> Option<String> {
 }
 
 /// A queue is told by depth and jobs, on each volume or over all of them, as tools have it: above the greater and below the lesser
-/// is wrong.
+/// is wrong. At a rate, I/Os that are due wait: `linerate bench` counts that as theirs, and fio sends no more than it has to.
 fn depth(asked: Asked<'_>, result: &PointResult) -> Option<String> {
-    let least = asked.number("iodepth").unwrap_or(1.0) * asked.number("numjobs").unwrap_or(1.0);
-    let most = least * real_length(asked.volumes.max(1));
+    if asked.settings.contains_key("rate_iops") {
+        return None;
+    }
+    let (least, most) = (asked.least_under_way(), asked.most_under_way());
     let seen = little::depth(result)?;
-    let open_loop = asked.settings.contains_key("rate_iops") || asked.settings.contains_key("thinktime");
+    let pauses = asked.settings.contains_key("thinktime");
     if seen > most * (1.0 + MOST_SLACK) + 1.0 {
         Some(format!(
             "at most {most:.0} I/Os under way were asked for, and by Little's law there were {seen:.1}"
         ))
-    } else if !open_loop && seen < least * LEAST_DEPTH {
+    } else if !pauses && seen < least * LEAST_DEPTH {
         Some(format!("{least:.0} I/Os under way were asked for, and by Little's law there were {seen:.1}"))
     } else {
         None
@@ -88,6 +93,16 @@ fn depth(asked: Asked<'_>, result: &PointResult) -> Option<String> {
 }
 
 impl Asked<'_> {
+    /// I/Os under way at a time where depth and jobs are those of all volumes together.
+    fn least_under_way(&self) -> f64 {
+        self.number("iodepth").unwrap_or(1.0) * self.number("numjobs").unwrap_or(1.0)
+    }
+
+    /// The same where they are those of each volume.
+    fn most_under_way(&self) -> f64 {
+        self.least_under_way() * real_length(self.volumes.max(1))
+    }
+
     /// A setting that is one number, such as `4k`; mixed block sizes are none.
     fn number(&self, name: &str) -> Option<f64> {
         if name == "bs" && ["bssplit", "bsrange"].iter().any(|mixed| self.settings.contains_key(*mixed)) {
@@ -157,6 +172,12 @@ mod tests {
     }
 
     #[test]
+    fn what_was_under_way_when_the_window_began_may_count_as_bytes() {
+        assert_eq!(said(&READS, &result(640, 0, 4096 + 200, 500_000.0)), "", "32 in 640 are a twentieth");
+        assert!(said(&READS, &result(640, 0, 4096 + 300, 500_000.0)).starts_with("blocks of 4096 bytes"));
+    }
+
+    #[test]
     fn writes_among_reads_are_found() {
         let words = said(&READS, &result(400_000, 10, 4096, 800.0));
         assert_eq!(words, "100 % reads were asked for, and the tool counted 100.0 %");
@@ -177,5 +198,10 @@ mod tests {
         let settings = [("rw", "randread"), ("bs", "4k"), ("rate_iops", "1000"), ("iodepth", "32")];
         assert!(said(&settings, &result(20_000, 0, 4096, 80.0)).starts_with("at most 1000 I/Os a second"));
         assert_eq!(said(&settings, &result(9_000, 0, 4096, 80.0)), "", "a slow arm is a result");
+        assert_eq!(
+            said(&settings, &result(9_000, 0, 4096, 1e6)),
+            "",
+            "what is due waits, and not at the arm"
+        );
     }
 }
