@@ -10,6 +10,7 @@ pub mod effectiveness;
 pub mod evidence;
 pub mod jetstress;
 pub mod offered;
+pub mod offsets;
 pub mod result;
 pub mod scenario;
 pub mod seal;

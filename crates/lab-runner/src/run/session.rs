@@ -23,6 +23,7 @@ use crate::machine::ledger::Ledger;
 use crate::measure::{Environment, Role, environment, limiter, pressure, steady};
 use crate::site::{Processors, Site};
 use crate::tool::integrity::Integrity;
+use crate::tool::{self, Keeping};
 use lab_model::jetstress;
 use lab_model::offered;
 use lab_model::result::{Coordinate, Flag, PointResult, SCHEMA, point_name};
@@ -634,7 +635,10 @@ impl<'a> Session<'a> {
 
     fn take(&mut self, arm: &Arm, turn: Turn<'_>, folder: &Path) -> Result<PointResult> {
         let scenario = &self.scenario.scenario;
-        let settings = self.settings(arm, turn)?;
+        let mut settings = self.settings(arm, turn)?;
+        if scenario.workload.tool == ToolKind::Fio {
+            tool::ask(&mut settings, self.stages.get(&arm.key).map_or(Keeping::Data, integrity::keeping));
+        }
         let task = Task {
             kind: scenario.workload.tool,
             arm,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use names::ByteSize;
 
+use super::sample;
 use lab_model::scenario::options;
 
 /// fio's list has it, but it is the kernel's: whoever attaches the device sets it.
@@ -78,7 +79,7 @@ impl<'a> Settings<'a> {
     pub(super) fn verbatim(self, except: &[&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.0.iter().filter_map(move |(name, value)| {
             let of_the_lab = options::LAB.iter().any(|known| known.name == name);
-            let ours = of_the_lab || name.starts_with(LOG) || name == READAHEAD;
+            let ours = of_the_lab || name.starts_with(LOG) || name == READAHEAD || sample::is_ours(name);
             (!ours && !except.contains(&name.as_str())).then_some((name.as_str(), value.as_str()))
         })
     }

@@ -9,18 +9,27 @@ use super::super::doubt;
 use super::super::raw;
 use super::super::settings::Settings;
 use super::output::{Distribution, Job, Output, Side};
-use super::{LOG_MILLIS, LOG_SECTION, OUTPUT, command, log};
+use super::{
+    LOG_MILLIS, LOG_SECTION, OFFSETS_SECTION, OUTPUT, VERIFIED_SECTION, command, log, sample,
+};
 use lab_model::result::{Bucket, Direction, Interval, Latency, Load};
+
+/// Groups that are not the load's own.
+const BESIDE: [&str; 3] = [LOG_SECTION, VERIFIED_SECTION, OFFSETS_SECTION];
 
 /// Reads the report and the logs.
 pub(in crate::tool) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
     let path = assignment.folder.join(OUTPUT);
     let output: Output = raw::json(&path)?;
-    let Some(main) = output.jobs.iter().find(|job| job.jobname != LOG_SECTION) else {
+    let Some(main) = output.jobs.iter().find(|job| !BESIDE.contains(&job.jobname.as_str())) else {
         bail!("{}: holds no job: fio refused its options, see fio.stderr beside it", path.display());
     };
     let second = output.jobs.iter().find(|job| job.jobname == LOG_SECTION);
-    let errors = output.jobs.iter().map(Job::errors).sum();
+    let shown = sample::read(assignment, &output)?;
+    // Wrong data is told as such, and not as I/O that failed.
+    let failed = output.jobs.iter().filter(|job| job.jobname != VERIFIED_SECTION || shown.flags.is_empty());
+    let errors = failed.clone().map(Job::errors).sum();
+    let code = failed.map(|job| job.error).find(|code| *code != 0);
     let load = Load {
         read: direction(&main.read),
         write: direction(&main.write),
@@ -34,18 +43,19 @@ pub(in crate::tool) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
     // A window shorter than an entry of the logs has but one, which does not stand for a whole second.
     let start = start.filter(|_| millis >= LOG_MILLIS);
     let mut flags = doubt::flags(&load, assignment.initiator);
-    let code = output.jobs.iter().map(|job| job.error).find(|code| *code != 0);
     flags.extend(doubt::errors(
         errors,
         &code.map_or_else(String::new, |code| format!("error {code} of the system")),
     ));
+    flags.extend(shown.flags);
+    let over = shown.over.unwrap_or(output.timestamp_ms);
     Ok(Measured {
         tool: tool("fio", output.version.trim_start_matches("fio-"), &command(assignment)?),
         load,
         intervals: whole_seconds(intervals, millis),
-        extra: extra(assignment),
+        extra: extra(assignment).into_iter().chain(shown.extra).collect(),
         seconds: seconds(millis),
-        window_start: Some(seconds(start.unwrap_or(output.timestamp_ms.saturating_sub(millis)))),
+        window_start: Some(seconds(start.unwrap_or(over.saturating_sub(millis)))),
         flags,
     })
 }
