@@ -11,6 +11,7 @@ pub mod evidence;
 pub mod jetstress;
 pub mod offered;
 pub mod offsets;
+pub mod precondition;
 pub mod result;
 pub mod scenario;
 pub mod seal;

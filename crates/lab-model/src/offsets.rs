@@ -58,9 +58,7 @@ impl Region {
 
     /// Places that begin in a part.
     fn places_of(self, part: &Part) -> f64 {
-        let begin = |number: usize| {
-            (u128::from(self.places()) * number as u128).div_ceil(part.of as u128)
-        };
+        let begin = |number: usize| (u128::from(self.places()) * number as u128).div_ceil(part.of as u128);
         real(u64::try_from(begin(part.number + 1) - begin(part.number)).unwrap_or(u64::MAX))
     }
 
@@ -70,7 +68,8 @@ impl Region {
         let mut outside = 0;
         for offset in offsets {
             let part = u128::from(offset / self.block.max(1)) * parts as u128;
-            let part = part.checked_div(u128::from(self.places())).and_then(|part| usize::try_from(part).ok());
+            let part =
+                part.checked_div(u128::from(self.places())).and_then(|part| usize::try_from(part).ok());
             match part.and_then(|part| ios.get_mut(part)) {
                 Some(count) => *count += 1,
                 None => outside += 1,
@@ -212,7 +211,10 @@ mod tests {
     #[test]
     fn a_region_that_a_cache_holds_is_found_and_named() {
         let words = doubt(region(Order::Random), &random(1, 2000, MIB)).unwrap();
-        assert!(words.starts_with("I/Os at random over 67108864 bytes were asked for: 2000 of 2000 began in the"), "{words}");
+        assert!(
+            words.starts_with("I/Os at random over 67108864 bytes were asked for: 2000 of 2000 began in the"),
+            "{words}"
+        );
         let words = doubt(region(Order::Sequential), &sequential(2000, MIB)).unwrap();
         assert_eq!(
             words,

@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 
 use super::stage::Stage;
 use crate::machine::process::{CommandLine, Running};
-use crate::tool::{self, Keeping};
 use crate::tool::integrity::{Integrity, checker, scheme};
+use crate::tool::{self, Keeping};
 use lab_model::scenario::Initiator;
 
 /// How long the pass over one endpoint may take.

@@ -436,7 +436,8 @@ fn of_bench(bytes: u64, ios: &[u64], wrong: Option<&str>) -> String {
 
 /// A bench whose volume has 64 MiB.
 fn looked_at(output: String) -> Measured {
-    let mut bench = Bench::new(Initiator::Linerate, &["iscsi://h/t/0"], &[("rw", "randread"), ("iodepth", "8")]);
+    let mut bench =
+        Bench::new(Initiator::Linerate, &["iscsi://h/t/0"], &[("rw", "randread"), ("iodepth", "8")]);
     bench.endpoints[0].size = 64 << 20;
     ask(&mut bench.settings, Keeping::Data);
     bench.put("bench.json", output);
@@ -456,15 +457,24 @@ fn a_bench_that_uses_a_part_of_its_volume_is_found() {
     let mut crowded = [0; 64];
     crowded[0] = 9984;
     let words = said(looked_at(of_bench(all, &crowded, None)));
-    assert!(words.starts_with("volume 0: I/Os at random over 67043328 bytes were asked for: 9984 of 9984 began"), "{words}");
+    assert!(
+        words.starts_with("volume 0: I/Os at random over 67043328 bytes were asked for: 9984 of 9984 began"),
+        "{words}"
+    );
     let words = said(looked_at(of_bench(1 << 20, &[156; 64], None)));
     assert_eq!(words, "volume 0: 67043328 bytes were to be used, and 1048576 were");
 }
 
 #[test]
 fn data_that_bench_finds_lost_is_told() {
-    let lost = looked_at(of_bench((64 << 20) - (64 << 10), &[156; 64], Some("iscsi://h/t/0: byte 67043328 is not what was written")));
-    let [flag @ lab_model::result::Flag::Corrupt { detail }] = lost.flags.as_slice() else { panic!("{:?}", lost.flags) };
+    let lost = looked_at(of_bench(
+        (64 << 20) - (64 << 10),
+        &[156; 64],
+        Some("iscsi://h/t/0: byte 67043328 is not what was written"),
+    ));
+    let [flag @ lab_model::result::Flag::Corrupt { detail }] = lost.flags.as_slice() else {
+        panic!("{:?}", lost.flags)
+    };
     assert!(flag.invalidates() && detail.contains("byte 67043328"), "{detail}");
 }
 

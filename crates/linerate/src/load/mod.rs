@@ -28,8 +28,8 @@ pub use plan::{LoadPlan, MOST_DEPTH, Pattern};
 pub use spread::{SPREAD_PARTS, Spread};
 use tally::Counter;
 pub use tally::{LoadEnd, LoadError, LoadInterval, LoadResult, Tally};
-pub use verifier::{VERIFY_BYTES, WrongData};
 use verifier::{Ask, Finding, Verifier};
+pub use verifier::{VERIFY_BYTES, WrongData};
 
 /// Bytes of the requests that one turn starts, about: as many as a turn of the reactor moves at most. A deep load would else begin with one long turn.
 const TURN_BUDGET: usize = 1 << 20;
@@ -141,7 +141,9 @@ impl Load {
             next_volume: 0,
             polls,
             wanted: Vec::with_capacity(volumes.len()),
-            pool: Pool::new((plan.depth + 1) * plan.block.next_power_of_two().max(4096) * 2 + verified_memory(&plan)),
+            pool: Pool::new(
+                (plan.depth + 1) * plan.block.next_power_of_two().max(4096) * 2 + verified_memory(&plan),
+            ),
             data: SharedBuf::from(bytes),
             dice,
             slots: vec![Slot { counts_from: Instant::ZERO, is_read: true, volume: 0, start: 0 }; plan.depth],

@@ -88,7 +88,8 @@ pub(crate) fn matches(folder: &Path, result: &PointResult) -> Result<bool> {
             bail!("{file} beside it says {counted} {what} ({direction}), and it says {said}");
         }
     }
-    if let Some(Difference { what, counted, said }) = database.and_then(|counted| counted.difference(result)) {
+    if let Some(Difference { what, counted, said }) = database.and_then(|counted| counted.difference(result))
+    {
         bail!("{file} beside it says {counted} {what}, and it says {said}");
     }
     Ok(true)
@@ -162,7 +163,11 @@ impl Database {
         first_difference(&[
             ("transactions", Some(self.transactions), extra("transactions")),
             ("transactions a second", Some(self.per_second), extra("transactions_per_second")),
-            ("failed transactions", Some(self.failed), Some(lab_model::statistics::number::real(said.load.errors))),
+            (
+                "failed transactions",
+                Some(self.failed),
+                Some(lab_model::statistics::number::real(said.load.errors)),
+            ),
             ("ns of mean transaction", self.mean, mean),
         ])
     }
@@ -318,12 +323,24 @@ mod tests {
         let stream = |bytes| Some(Direction { ios: 0, iops: 0.0, ..counted(0, bytes, 2.0) });
         let mut result = measured();
         (result.load.read, result.load.write) = (None, stream(8000));
-        says_the_same_until_it_is_multiplied(&recorded(&[("iperf3.json", &text(0, ""))]), &result, "iperf3.json");
+        says_the_same_until_it_is_multiplied(
+            &recorded(&[("iperf3.json", &text(0, ""))]),
+            &result,
+            "iperf3.json",
+        );
         (result.load.read, result.load.write) = (stream(8000), None);
-        says_the_same_until_it_is_multiplied(&recorded(&[("iperf3.json", &text(1, ""))]), &result, "iperf3.json");
+        says_the_same_until_it_is_multiplied(
+            &recorded(&[("iperf3.json", &text(1, ""))]),
+            &result,
+            "iperf3.json",
+        );
         let back = ", \"sum_received_bidir_reverse\": {\"bytes\": 6000, \"bits_per_second\": 24000}";
         (result.load.read, result.load.write) = (stream(6000), stream(8000));
-        says_the_same_until_it_is_multiplied(&recorded(&[("iperf3.json", &text(0, back))]), &result, "iperf3.json");
+        says_the_same_until_it_is_multiplied(
+            &recorded(&[("iperf3.json", &text(0, back))]),
+            &result,
+            "iperf3.json",
+        );
     }
 
     #[test]
@@ -348,7 +365,10 @@ mod tests {
         let mut tenfold = result.clone();
         tenfold.extra.insert("transactions_per_second".to_owned(), 22_722.284_92);
         let why = matches(folder.path(), &tenfold).unwrap_err().to_string();
-        assert_eq!(why, "pgbench.txt beside it says 2272.228492 transactions a second, and it says 22722.28492");
+        assert_eq!(
+            why,
+            "pgbench.txt beside it says 2272.228492 transactions a second, and it says 22722.28492"
+        );
         let mut silent = result.clone();
         silent.load.transactions = Some(Latency { mean: 87_700.0, ..Latency::default() });
         assert!(matches(folder.path(), &silent).is_err(), "a mean that pgbench does not tell");

@@ -38,7 +38,9 @@ pub(super) fn iscsi_perf(folder: &Path) -> Result<Option<Counted>> {
     for text in &files {
         let lines = || text.split(['\n', '\r']);
         let after = |label: &str| lines().filter_map(|line| leading(line.strip_prefix(label)?)).next_back();
-        let transfer = lines().find(|line| line.starts_with("FIXED transfer size")).and_then(|line| leading(line.split_once('(')?.1));
+        let transfer = lines()
+            .find(|line| line.starts_with("FIXED transfer size"))
+            .and_then(|line| leading(line.split_once('(')?.1));
         let all = after("iops average ").zip(transfer).zip(after("will run for "));
         let ((iops, transfer), seconds) = all.context("iscsi-perf tells no rate, no size or no time")?;
         read.iops += iops;

@@ -3,9 +3,9 @@
 use anyhow::{Result, bail};
 
 use super::super::assignment::{Assignment, command_line};
+use super::super::sample::{self, OFFSETS};
 use super::super::settings::{LOG, Settings};
 use super::super::spread::{self, Share};
-use super::super::sample::{self, OFFSETS};
 use super::engine::{engine, escaped, spin};
 use super::sample::{Section, looks_at, offsets, verified};
 use super::{LOG_MILLIS, LOG_SECTION, LOGS, OUTPUT};
@@ -47,6 +47,7 @@ pub(in crate::tool) fn command(assignment: &Assignment<'_>) -> Result<CommandLin
     own.extend(rate(settings, &shares)?);
     own.extend(spin(assignment)?);
     let (mut beside, mut after) = (Vec::new(), Vec::new());
+    let block = settings.bytes("bs", 4096)?;
     let jobs = shares.iter().map(|share| share.jobs).sum();
     for (index, (endpoint, share)) in load.iter().zip(&shares).enumerate() {
         let place = place(assignment, endpoint)?.to_vec();
@@ -61,7 +62,7 @@ pub(in crate::tool) fn command(assignment: &Assignment<'_>) -> Result<CommandLin
         if looks_at(index) {
             beside.extend(verified(assignment, endpoint, &place));
             let section = Section { place, load: &own, size, share: *share };
-            after.extend(offsets(index, &section, jobs));
+            after.extend(offsets(index, &section, jobs, block));
         }
     }
     if let Some(endpoint) = log {
@@ -75,7 +76,10 @@ pub(in crate::tool) fn command(assignment: &Assignment<'_>) -> Result<CommandLin
 }
 
 /// The volumes of the load and that of the log: the last one when there are several, else the same.
-pub(super) fn divide<'a>(settings: Settings<'_>, endpoints: &'a [Endpoint]) -> (&'a [Endpoint], Option<&'a Endpoint>) {
+pub(super) fn divide<'a>(
+    settings: Settings<'_>,
+    endpoints: &'a [Endpoint],
+) -> (&'a [Endpoint], Option<&'a Endpoint>) {
     match endpoints.split_last() {
         Some((last, [])) if settings.has_log() => (endpoints, Some(last)),
         Some((last, others)) if settings.has_log() => (others, Some(last)),

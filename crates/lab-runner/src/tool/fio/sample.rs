@@ -72,7 +72,7 @@ pub(super) fn looks_at(volume: usize) -> bool {
 }
 
 /// The section that logs where the load's I/Os go; the first of them waits until the load is over.
-pub(super) fn offsets(volume: usize, section: &Section<'_>, jobs: u64) -> Vec<String> {
+pub(super) fn offsets(volume: usize, section: &Section<'_>, jobs: u64, block: u64) -> Vec<String> {
     let each = (MOST_IOS / jobs.max(1)).max(LEAST_EACH);
     let mut all = vec![option("name", OFFSETS_SECTION), "--new_group=1".to_owned()];
     all.extend((volume == 0).then(|| "--stonewall".to_owned()));
@@ -83,10 +83,18 @@ pub(super) fn offsets(volume: usize, section: &Section<'_>, jobs: u64) -> Vec<St
         option("iodepth", &section.share.depth.to_string()),
         option("numjobs", &section.share.jobs.to_string()),
         option("runtime", &format!("{MILLIS}ms")),
-        option("number_ios", &each.to_string()),
+        // Of a region that is smaller, fio begins anew: a job that ended there would look as if it had been about to go on.
+        option("io_size", &each.saturating_mul(block).to_string()),
         option("write_lat_log", &log_name(volume)),
     ]);
-    let fixed = ["--ramp_time=0", "--time_based=0", "--log_avg_msec=0", "--log_offset=1", "--disable_clat=1", "--disable_slat=1"];
+    let fixed = [
+        "--ramp_time=0",
+        "--time_based=0",
+        "--log_avg_msec=0",
+        "--log_offset=1",
+        "--disable_clat=1",
+        "--disable_slat=1",
+    ];
     all.extend(fixed.map(str::to_owned));
     all
 }
@@ -131,12 +139,12 @@ pub(super) fn read(assignment: &Assignment<'_>, output: &Output) -> Result<Shown
         let logs: Vec<Vec<u64>> = logs.into_iter().map(|log| log.offsets).collect();
         looked_at += logs.iter().map(|log| log.len() as u64).sum::<u64>();
         let Some(bytes) = sample::used(settings, endpoint) else { continue };
-        let Some(region) = sample::region(settings, bytes, share.jobs.saturating_mul(share.depth)) else { continue };
+        let Some(region) = sample::region(settings, bytes, share.jobs.saturating_mul(share.depth)) else {
+            continue;
+        };
         let doubt = match region.order {
             // Each job has a sequence of its own.
-            Order::Sequential => {
-                logs.iter().find_map(|log| region.doubt(&region.seen(log, PARTS)))
-            }
+            Order::Sequential => logs.iter().find_map(|log| region.doubt(&region.seen(log, PARTS))),
             Order::Random => region.doubt(&region.seen(&logs.concat(), PARTS)),
         };
         shown.flags.extend(doubt.map(|doubt| astray(volume, &doubt)));
@@ -161,7 +169,11 @@ fn logs(assignment: &Assignment<'_>, volume: usize) -> Result<Vec<Log>> {
         let mut directions: BTreeMap<u8, Log> = BTreeMap::new();
         for (index, line) in text.lines().enumerate() {
             let Entry { millis, direction, offset } = entry(line).with_context(|| {
-                format!("{}: line {} is no entry of a fio log with offsets: {line:?}", path.display(), index + 1)
+                format!(
+                    "{}: line {} is no entry of a fio log with offsets: {line:?}",
+                    path.display(),
+                    index + 1
+                )
             })?;
             let log = directions.entry(direction).or_default();
             log.begun.get_or_insert(millis);

@@ -218,7 +218,14 @@ fn a_rate_is_divided_by_jobs_and_mix() {
 
 /// A load on a file of 64 MiB, with everything that the lab looks at.
 fn sampled(rw: &str, seconds: f64) -> Bench {
-    let settings = [("rw", rw), ("bs", "4k"), ("iodepth", "4"), ("numjobs", "2"), ("direct", "0"), ("ioengine", "psync")];
+    let settings = [
+        ("rw", rw),
+        ("bs", "4k"),
+        ("iodepth", "4"),
+        ("numjobs", "2"),
+        ("direct", "0"),
+        ("ioengine", "psync"),
+    ];
     let mut bench = Bench::new(Initiator::Site, &[], &settings);
     bench.times = (0.0, seconds);
     let path = bench.file("volume.img");
@@ -231,7 +238,7 @@ fn sampled(rw: &str, seconds: f64) -> Bench {
 #[test]
 fn what_the_lab_looks_at_is_no_part_of_the_figures() {
     for rw in ["randread", "write", "randrw", "rw"] {
-        let bench = sampled(rw, 0.4);
+        let bench = sampled(rw, 1.3);
         let measured = bench.run(ToolKind::Fio).unwrap();
         assert_eq!(measured.flags, [], "{rw}");
         let raw = bench.raw("fio.json");
@@ -239,12 +246,15 @@ fn what_the_lab_looks_at_is_no_part_of_the_figures() {
             let ios = at(&raw, &format!("/jobs/0/{name}/total_ios"));
             assert_eq!(direction.as_ref().map_or(0, |direction| direction.ios), ios as u64, "{rw} {name}");
         }
-        assert!(measured.extra["sampled_offsets"] >= 64.0 && measured.extra["sampled_offsets"] < 5000.0, "{rw}");
+        assert!(
+            measured.extra["sampled_offsets"] >= 64.0 && measured.extra["sampled_offsets"] < 5000.0,
+            "{rw}"
+        );
         assert!(measured.extra["verified_reads"] >= 1.0, "{rw}");
         let (jobs, start) = (raw["jobs"].as_array().unwrap().len(), measured.window_start.unwrap());
         assert_eq!(jobs, 3, "the load, what is verified, and where it went");
         let end = at(&raw, "/timestamp_ms") / 1000.0;
-        assert!(start + measured.seconds <= end, "{start} {end}");
+        assert!(start + measured.seconds < end, "{start} {end}");
     }
 }
 
@@ -257,7 +267,9 @@ fn a_load_that_quietly_reads_what_a_cache_holds_is_found() {
             }
         };
         let measured = sampled(rw, 0.3).run_altered(ToolKind::Fio, altered).unwrap();
-        let [flag @ Flag::OutsideProfile { detail }] = measured.flags.as_slice() else { panic!("{:?}", measured.flags) };
+        let [flag @ Flag::OutsideProfile { detail }] = measured.flags.as_slice() else {
+            panic!("{:?}", measured.flags)
+        };
         let expected = format!("volume 0: I/Os {order} over 67043328 bytes were asked for: ");
         assert!(flag.invalidates() && detail.starts_with(&expected), "{detail}");
     }
@@ -283,6 +295,9 @@ fn a_volume_that_loses_data_while_the_load_runs_is_found() {
     });
     let measured = measured.unwrap();
     let [flag @ Flag::Corrupt { detail }] = measured.flags.as_slice() else { panic!("{:?}", measured.flags) };
-    assert!(flag.invalidates() && detail.starts_with("data was lost while the load ran: verify:"), "{detail}");
+    assert!(
+        flag.invalidates() && detail.starts_with("data was lost while the load ran: verify:"),
+        "{detail}"
+    );
     assert!(measured.load.read.is_some() && measured.load.errors == 0);
 }
