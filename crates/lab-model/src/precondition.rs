@@ -65,20 +65,21 @@ pub fn until_steady<E>(mut round: impl FnMut(usize) -> Result<f64, E>) -> Result
 
 /// Why the last [`WINDOW`] rounds are not steady, in words; `None` when they are.
 pub fn unsteady(rounds: &[f64]) -> Option<String> {
-    let Some(last) = rounds.len().checked_sub(WINDOW).and_then(|begin| rounds.get(begin..)) else {
+    let Some(window) = rounds.len().checked_sub(WINDOW).and_then(|begin| rounds.get(begin..)) else {
         return Some(format!("{} rounds, and {WINDOW} have to be steady", rounds.len()));
     };
     let count = real_length(WINDOW);
-    let mean = last.iter().sum::<f64>() / count;
+    let mean = window.iter().sum::<f64>() / count;
     if mean <= 0.0 {
         return Some("nothing was done in the last rounds".to_owned());
     }
-    let (least, most) =
-        last.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), one| (least.min(*one), most.max(*one)));
-    let excursion = (most - least) / mean;
+    let (lowest, highest) = window
+        .iter()
+        .fold((f64::INFINITY, 0.0_f64), |(lowest, highest), one| (lowest.min(*one), highest.max(*one)));
+    let excursion = (highest - lowest) / mean;
     let middle = (count - 1.0) / 2.0;
     let places = (0..WINDOW).map(|place| real_length(place) - middle);
-    let (product, square) = places.zip(last).fold((0.0, 0.0), |(product, square), (place, one)| {
+    let (product, square) = places.zip(window).fold((0.0, 0.0), |(product, square), (place, one)| {
         (product + place * (one - mean), square + place * place)
     });
     let slope = product / square * (count - 1.0) / mean;

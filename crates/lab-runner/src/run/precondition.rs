@@ -17,7 +17,7 @@ use lab_model::scenario::Design;
 const LONGEST: Duration = Duration::from_hours(48);
 
 /// Writes all drives of an arm, one after the other, as often as it takes.
-pub fn write_all(stage: &Stage, folder: &Path) -> Result<()> {
+pub(crate) fn write_all(stage: &Stage, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for (host, endpoints) in &stage.initiators {
         for (number, endpoint) in endpoints.iter().enumerate() {
@@ -48,7 +48,7 @@ fn writer(drive: &str) -> Vec<String> {
 }
 
 /// Runs the load of a point in rounds until it is steady. Each has a folder of its own.
-pub fn settle(stage: &mut Stage, task: &Task<'_>, asked: &Precondition) -> Result<Rounds> {
+pub(crate) fn settle(stage: &mut Stage, task: &Task<'_>, asked: &Precondition) -> Result<Rounds> {
     let design = Design { ramp: 0.0, runtime: asked.round, ..task.design.clone() };
     until_steady(|number| {
         let folder = task.folder.join(format!("round{number}"));

@@ -23,6 +23,7 @@ const TOOLS: [Reader; 7] =
 const ROUNDING: f64 = 1e-6;
 
 /// What one file says, or several of one tool.
+#[derive(Debug, Clone)]
 struct Counted {
     /// The file's name, or the first one's.
     file: String,
@@ -74,10 +75,10 @@ pub(crate) fn matches(folder: &Path, result: &PointResult) -> Result<bool> {
     for folder in hosts(folder)? {
         for read in TOOLS {
             let Some(counted) = read(&folder)? else { continue };
-            sum = Some(match sum {
-                Some(before) => before.and(counted),
-                None => counted,
-            });
+            match &mut sum {
+                Some(sum) => sum.add(&counted),
+                None => sum = Some(counted),
+            }
         }
     }
     let Some(Counted { file, both, database }) = sum else { return Ok(false) };
@@ -183,12 +184,13 @@ impl Database {
 }
 
 impl Counted {
-    fn and(self, other: Self) -> Self {
-        let database = match (self.database, other.database) {
+    /// What two hosts counted together, under the first one's name.
+    fn add(&mut self, other: &Self) {
+        self.both = self.both.and(other.both);
+        self.database = match (self.database, other.database) {
             (Some(one), Some(other)) => Some(one.and(other)),
             (one, other) => one.or(other),
         };
-        Self { file: self.file, both: self.both.and(other.both), database }
     }
 }
 
