@@ -7,15 +7,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::settings::Settings;
+use super::settings::{DATA, OFFSETS, Settings};
 use crate::arm::Endpoint;
 use lab_model::offsets::{Order, Region};
 use lab_model::result::Flag;
 
-/// Asks for a sample of offsets.
-pub(super) const OFFSETS: &str = "sample_offsets";
-/// Asks for data to be verified during the load.
-pub(super) const DATA: &str = "sample_data";
 /// Bytes at the end of each volume that are verified; `linerate bench --verify` has the same.
 pub(super) const VERIFIED_BYTES: u64 = 64 << 10;
 /// What the first of them is a multiple of: the page size, as fio's direct I/O wants it.
@@ -42,11 +38,6 @@ pub fn ask(settings: &mut BTreeMap<String, String>, keeping: Keeping) {
     if keeping == Keeping::Data {
         settings.insert(DATA.to_owned(), "1".to_owned());
     }
-}
-
-/// Whether a setting is one of these.
-pub(super) fn is_ours(name: &str) -> bool {
-    name == OFFSETS || name == DATA
 }
 
 /// The volume's size in bytes, where it is known: as the arm gave it, or as the kernel has it of a block device.

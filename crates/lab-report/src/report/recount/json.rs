@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{Both, Counted, Counts};
+use super::counts::{Both, Counted, Counts};
 
 /// fio's groups that are no part of the load: a database's log, which a result counts apart, and what the lab looks at beside the load.
 const BESIDE: [&str; 3] = ["log", "verified", "offsets"];

@@ -4,6 +4,7 @@
 //! result which says something else does not count even where its seals were made anew. Every tool that the runner starts is read
 //! twice.
 
+mod counts;
 mod json;
 mod text;
 
@@ -11,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use lab_model::result::{Direction, PointResult};
+use lab_model::result::PointResult;
+
+use counts::{Counted, Counts, Difference};
 
 /// One host's raw output of a tool, counted; nothing where the folder has none of that tool.
 type Reader = fn(&Path) -> Result<Option<Counted>>;
@@ -19,53 +22,6 @@ type Reader = fn(&Path) -> Result<Option<Counted>>;
 /// The tools whose raw output is read again.
 const TOOLS: [Reader; 7] =
     [json::fio, json::bench, json::iperf3, json::bareloop, text::dd, text::iscsi_perf, text::pgbench];
-/// Figures that two readers round differently differ by less than this share.
-const ROUNDING: f64 = 1e-6;
-
-/// What one file says, or several of one tool.
-#[derive(Debug, Clone)]
-struct Counted {
-    /// The file's name, or the first one's.
-    file: String,
-    both: Both,
-    database: Option<Database>,
-}
-
-/// What pgbench counts instead of I/Os.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Database {
-    transactions: f64,
-    per_second: f64,
-    failed: f64,
-    /// Nanoseconds of a transaction; absent for the sum of several hosts.
-    mean: Option<f64>,
-}
-
-/// Both directions of a tool's output.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Both {
-    read: Counts,
-    write: Counts,
-}
-
-/// What a tool counted in a direction; all of it is zero where it did nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Counts {
-    ios: f64,
-    bytes: f64,
-    iops: f64,
-    bytes_per_second: f64,
-    /// Nanoseconds; absent for the sum of several hosts, whose means are weighted by what their histograms hold.
-    mean: Option<f64>,
-}
-
-/// A figure that is not the same on both sides.
-struct Difference {
-    what: &'static str,
-    counted: f64,
-    said: f64,
-}
-
 /// Whether raw output beside a result says the same: false where there is none that is read again. `folder` is the result's.
 ///
 /// # Errors
@@ -111,99 +67,10 @@ fn hosts(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-impl Counts {
-    fn said(direction: Option<&Direction>) -> Self {
-        let Some(direction) = direction else { return Self::default() };
-        let real = lab_model::statistics::number::real;
-        Self {
-            ios: real(direction.ios),
-            bytes: real(direction.bytes),
-            iops: direction.iops,
-            bytes_per_second: direction.bytes_per_second,
-            mean: direction.latency.as_ref().map(|latency| latency.mean),
-        }
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self {
-            ios: self.ios + other.ios,
-            bytes: self.bytes + other.bytes,
-            iops: self.iops + other.iops,
-            bytes_per_second: self.bytes_per_second + other.bytes_per_second,
-            mean: None,
-        }
-    }
-
-    /// The first figure of which a result says something else.
-    fn difference(&self, said: &Self) -> Option<Difference> {
-        let all = [
-            ("I/Os", Some(self.ios), Some(said.ios)),
-            ("bytes", Some(self.bytes), Some(said.bytes)),
-            ("IOPS", Some(self.iops), Some(said.iops)),
-            ("bytes a second", Some(self.bytes_per_second), Some(said.bytes_per_second)),
-            ("ns of mean latency", self.mean, said.mean),
-        ];
-        first_difference(&all)
-    }
-}
-
-/// The first of some figures that differs: its name, what was counted and what a result says.
-fn first_difference(all: &[(&'static str, Option<f64>, Option<f64>)]) -> Option<Difference> {
-    all.iter().find_map(|&(what, counted, said)| {
-        let (counted, said) = counted.zip(said)?;
-        let differs = (counted - said).abs() > ROUNDING * counted.abs().max(said.abs());
-        differs.then_some(Difference { what, counted, said })
-    })
-}
-
-impl Database {
-    /// The first figure of which a result says something else; a figure that it lacks is one.
-    fn difference(self, said: &PointResult) -> Option<Difference> {
-        let extra = |name: &str| Some(said.extra.get(name).copied().unwrap_or_default());
-        let mean = said.load.transactions.as_ref().map(|latency| latency.mean);
-        first_difference(&[
-            ("transactions", Some(self.transactions), extra("transactions")),
-            ("transactions a second", Some(self.per_second), extra("transactions_per_second")),
-            (
-                "failed transactions",
-                Some(self.failed),
-                Some(lab_model::statistics::number::real(said.load.errors)),
-            ),
-            ("ns of mean transaction", self.mean, mean),
-        ])
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self {
-            transactions: self.transactions + other.transactions,
-            per_second: self.per_second + other.per_second,
-            failed: self.failed + other.failed,
-            mean: None,
-        }
-    }
-}
-
-impl Counted {
-    /// What two hosts counted together, under the first one's name.
-    fn add(&mut self, other: &Self) {
-        self.both = self.both.and(other.both);
-        self.database = match (self.database, other.database) {
-            (Some(one), Some(other)) => Some(one.and(other)),
-            (one, other) => one.or(other),
-        };
-    }
-}
-
-impl Both {
-    fn and(self, other: Self) -> Self {
-        Self { read: self.read.and(other.read), write: self.write.and(other.write) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab_model::result::Latency;
+    use lab_model::result::{Direction, Latency};
     use lab_model::statistics::synthetic::result;
     use serde_json::json;
 

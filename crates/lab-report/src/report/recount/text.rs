@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Both, Counted, Counts, Database};
+use super::counts::{Both, Counted, Counts, Database};
 
 /// `dd.0.txt`, `dd.1.txt`, …: a file of each stream, with a summary of each pass over it. Streams run side by side: the longest tells the time.
 pub(super) fn dd(folder: &Path) -> Result<Option<Counted>> {

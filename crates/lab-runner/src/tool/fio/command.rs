@@ -3,11 +3,12 @@
 use anyhow::{Result, bail};
 
 use super::super::assignment::{Assignment, command_line};
-use super::super::sample::{self, OFFSETS};
-use super::super::settings::{LOG, Settings};
+use super::super::sample;
+use super::super::settings::{LOG, OFFSETS, Settings};
 use super::super::spread::{self, Share};
 use super::engine::{engine, escaped, spin};
 use super::sample::{Section, looks_at, offsets, verified};
+use super::sections::{divide, option};
 use super::{LOG_MILLIS, LOG_SECTION, LOGS, OUTPUT};
 use crate::arm::Endpoint;
 use crate::machine::process::CommandLine;
@@ -73,22 +74,6 @@ pub(in crate::tool) fn command(assignment: &Assignment<'_>) -> Result<CommandLin
         argv.extend(after);
     }
     Ok(command_line(assignment, argv, OUTPUT))
-}
-
-/// The volumes of the load and that of the log: the last one when there are several, else the same.
-pub(super) fn divide<'a>(
-    settings: Settings<'_>,
-    endpoints: &'a [Endpoint],
-) -> (&'a [Endpoint], Option<&'a Endpoint>) {
-    match endpoints.split_last() {
-        Some((last, [])) if settings.has_log() => (endpoints, Some(last)),
-        Some((last, others)) if settings.has_log() => (others, Some(last)),
-        _ => (endpoints, None),
-    }
-}
-
-pub(super) fn option(name: &str, value: &str) -> String {
-    format!("--{name}={value}")
 }
 
 /// What is measured and how it is told. Milliseconds, since fio takes no fractions of a second.

@@ -11,6 +11,7 @@ mod log;
 mod output;
 mod read;
 mod sample;
+mod sections;
 #[cfg(test)]
 mod tests;
 

@@ -12,11 +12,11 @@ use anyhow::{Context, Result};
 use super::super::assignment::Assignment;
 use super::super::raw;
 use super::super::sample::{self, LOOKED_AT, VERIFIED, VERIFIED_BYTES, astray, corrupt};
-use super::super::settings::Settings;
+use super::super::settings::{OFFSETS, Settings};
 use super::super::spread::{self, Share};
-use super::command::{divide, option};
 use super::log::files;
 use super::output::{Job, Output};
+use super::sections::{divide, option};
 use super::{OFFSETS_SECTION, VERIFIED_SECTION};
 use crate::arm::Endpoint;
 use lab_model::offsets::Order;
@@ -127,7 +127,7 @@ pub(super) fn read(assignment: &Assignment<'_>, output: &Output) -> Result<Shown
         let line = said.lines().find(|line| line.starts_with("verify:")).unwrap_or("fio found wrong data");
         shown.flags.push(corrupt(line));
     }
-    if settings.get(sample::OFFSETS).is_none() {
+    if settings.get(OFFSETS).is_none() {
         return Ok(shown);
     }
     let (load, _) = divide(settings, assignment.endpoints);
