@@ -148,12 +148,13 @@ fn strays(assignment: &Assignment<'_>, spread: &[Spread]) -> Result<Vec<Flag>> {
     let settings = Settings(assignment.settings);
     let depth = spread::total(&spread::over(settings, assignment.endpoints)?);
     let verified = if settings.get(DATA).is_some() { VERIFIED_BYTES } else { 0 };
+    let bounded = settings.get("size").is_some();
     let mut flags = Vec::new();
     for (volume, (endpoint, Spread { bytes, ios })) in assignment.endpoints.iter().zip(spread).enumerate() {
         let asked = sample::used(settings, endpoint).unwrap_or(*bytes);
         let Some(region) = sample::region(settings, asked, depth) else { continue };
-        // The volume may keep a little more back than the arm's size tells.
-        if *bytes + region.block + verified < region.bytes || *bytes > region.bytes + verified {
+        // The volume may keep a little more back than the arm's size tells, and a peer's target may serve a larger one.
+        if *bytes + region.block + verified < region.bytes || (bounded && *bytes > region.bytes + verified) {
             let asked = region.bytes;
             flags.push(astray(volume, &format!("{asked} bytes were to be used, and {bytes} were")));
             continue;
