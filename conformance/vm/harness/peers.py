@@ -44,6 +44,9 @@ COPIES = ("torn",)
 """LIO's `rd_mcp` and `fileio`, `brd`, and nvmet on a file copy to and from memory that requests share, with no lock: a block then holds parts of two writes
 that overlapped, now and then ("block 121 carries the stamp (1, 273), but from byte 96 on it is not that write's", of `rd_mcp`). `null_blk` has a lock."""
 
+PATIENT = "reconnect=120s"
+"""For suites over iSER: LIO waits 15 s for each initiator that left too early (see `_reach`), as a suite's tests do several times, and takes no other login meanwhile."""
+
 CUT_SECONDS = 14.0
 """How long a link is cut: longer than a client waits for an answer."""
 
@@ -217,9 +220,11 @@ class Peers(Server):
 
     def _contract(self, peer: Peer) -> None:
         """The volume contract's suite."""
+        url = peer.url
         if peer.protocol == "iser":
             self._reach(peer)
-        self._run([self._suite, peer.url, *peer.faults])
+            url += ("&" if peer.query else "?") + PATIENT
+        self._run([self._suite, url, *peer.faults])
 
     def _run(self, argv: list[str | Path]) -> str:
         """Runs a client, and returns what it printed."""

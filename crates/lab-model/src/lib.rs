@@ -10,6 +10,8 @@ pub mod effectiveness;
 pub mod evidence;
 pub mod jetstress;
 pub mod offered;
+pub mod offsets;
+pub mod precondition;
 pub mod prices;
 pub mod result;
 pub mod scenario;

@@ -16,6 +16,8 @@ const SIZE_SLACK: f64 = 0.02;
 const MIX_SLACK: f64 = 0.02;
 /// How far a rate or a depth may be above the one asked for, as a share: windows do not begin between two I/Os.
 const MOST_SLACK: f64 = 0.15;
+/// Of a second.
+const NANOSECONDS: f64 = 1e9;
 /// Below this share of the depth asked for, something else than the arm kept the queue empty.
 const LEAST_DEPTH: f64 = 0.2;
 
@@ -73,7 +75,8 @@ fn rate(asked: Asked<'_>, result: &PointResult) -> Option<String> {
 }
 
 /// A queue is told by depth and jobs, on each volume or over all of them, as tools have it: above the greater and below the lesser
-/// is wrong. At a rate, I/Os that are due wait: `linerate bench` counts that as theirs, and fio sends no more than it has to.
+/// is wrong. I/Os that were under way when the window began end in it, and their mean holds the time before it, too. At a rate, I/Os
+/// that are due wait: `linerate bench` counts that as theirs, and fio sends no more than it has to.
 fn depth(asked: Asked<'_>, result: &PointResult) -> Option<String> {
     if asked.settings.contains_key("rate_iops") {
         return None;
@@ -81,7 +84,7 @@ fn depth(asked: Asked<'_>, result: &PointResult) -> Option<String> {
     let (least, most) = (asked.least_under_way(), asked.most_under_way());
     let seen = little::depth(result)?;
     let pauses = asked.settings.contains_key("thinktime");
-    if seen > most * (1.0 + MOST_SLACK) + 1.0 {
+    if seen > most * (1.0 + MOST_SLACK + longest_wait(result)) + 1.0 {
         Some(format!(
             "at most {most:.0} I/Os under way were asked for, and by Little's law there were {seen:.1}"
         ))
@@ -90,6 +93,16 @@ fn depth(asked: Asked<'_>, result: &PointResult) -> Option<String> {
     } else {
         None
     }
+}
+
+/// The longest I/O as a share of the window: nothing that was under way when the window began brings more time from before it.
+fn longest_wait(result: &PointResult) -> f64 {
+    let share = |direction: &Direction| {
+        let seconds = real(direction.ios) / direction.iops;
+        let longest = direction.latency.as_ref()?.max / NANOSECONDS;
+        (seconds > 0.0 && seconds.is_finite()).then_some(longest / seconds)
+    };
+    result.directions().filter_map(share).fold(0.0, f64::max)
 }
 
 impl Asked<'_> {
@@ -191,6 +204,17 @@ mod tests {
         assert_eq!(words, "at most 32 I/Os under way were asked for, and by Little's law there were 64.0");
         let words = said(&READS, &result(400_000, 0, 4096, 25.0));
         assert_eq!(words, "32 I/Os under way were asked for, and by Little's law there were 1.0");
+    }
+
+    #[test]
+    fn a_stall_across_the_beginning_of_the_window_is_no_deeper_queue() {
+        // A window of 10 s. 32 I/Os had waited for two seconds when it began, and end in it.
+        let mut stalled = result(400_000, 0, 4096, 960.0);
+        assert!(said(&READS, &stalled).contains("there were 38.4"), "without a stall");
+        for latency in stalled.load.read.iter_mut().filter_map(|read| read.latency.as_mut()) {
+            latency.max = 2e9;
+        }
+        assert_eq!(said(&READS, &stalled), "");
     }
 
     #[test]

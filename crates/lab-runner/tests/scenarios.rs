@@ -26,6 +26,7 @@ fn endpoints(scenario: &Scenario, arm: &Arm, point: &sweep::Point) -> Vec<Endpoi
         (_, Initiator::LinerateFuse | Initiator::LibiscsiFuse | Initiator::Libnfs, _) => {
             "/run/lab/0".to_owned()
         }
+        (_, Initiator::Site, _) => "/dev/nvme0n1".to_owned(),
         (_, Initiator::Local, _) => topology.volume.replace("{n}", "0").replace("{folder}", "/run/lab"),
         (_, _, Target::LinerateNvme) => "nvme+tcp://192.0.2.1/nqn.2026-11.org.linerate:lab/1".to_owned(),
         (_, _, Target::LinerateIser) => "iser://192.0.2.1/iqn.2026-11.org.linerate:lab/1".to_owned(),

@@ -56,7 +56,8 @@ pub use error::{DataError, DataErrorCause, Error, ReservationError, StreamError}
 pub use inspect::Inspection;
 pub use last_error::LastError;
 pub use load::{
-    LoadEnd, LoadError, LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, Tally,
+    LoadEnd, LoadError, LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, SPREAD_PARTS,
+    Spread, Tally, VERIFY_BYTES, WrongData,
 };
 pub use names::VolumeUrl;
 pub use open::{Opening, PreparedOpening, Tried, openers, try_here};

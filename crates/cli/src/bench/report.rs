@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use anyhow::Result;
-use linerate::{LoadEnd, LoadInterval, LoadResult, Tally, VolumeErrorKind};
+use linerate::{LoadEnd, LoadInterval, LoadPlan, LoadResult, Tally, VolumeErrorKind};
 use names::VolumeUrl;
 use serde::Serialize;
 
@@ -41,6 +41,20 @@ pub(crate) struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     write: Option<Direction>,
     intervals: Vec<Interval>,
+    /// Where the requests went, by volume.
+    spread: Vec<Spread>,
+    /// Reads of --verify that returned what was written; null without it.
+    verified: Option<u64>,
+    /// The first of those that did not.
+    wrong_data: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Spread {
+    /// Bytes of the volume that were used, from its beginning.
+    bytes: u64,
+    /// Requests that succeeded, in each of as many equal parts.
+    ios: Vec<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,7 +97,8 @@ struct Interval {
 impl Report {
     /// What came of a load with requests of `block` bytes.
     #[expect(clippy::cast_precision_loss, reason = "counts of one run are far below 2^52")]
-    pub(crate) fn new(result: &LoadResult, urls: &[VolumeUrl], block: usize) -> Self {
+    pub(crate) fn new(result: &LoadResult, urls: &[VolumeUrl], plan: &LoadPlan) -> Self {
+        let block = plan.block;
         let seconds = result.elapsed.as_secs_f64();
         let rated = result.end != LoadEnd::Error && seconds > 0.0;
         let per_second = |count: f64| rated.then(|| count / seconds);
@@ -113,6 +128,9 @@ impl Report {
             read: Direction::new(&result.read, block, &per_second),
             write: Direction::new(&result.write, block, &per_second),
             intervals: intervals(result, block),
+            spread: result.spread.iter().map(Spread::new).collect(),
+            verified: plan.verify.then_some(result.verified),
+            wrong_data: wrong_data(result, urls),
         }
     }
 
@@ -136,6 +154,11 @@ impl Report {
         Ok(())
     }
 
+    /// Where data came back other than it was written.
+    pub(crate) fn describe_wrong_data(&self) -> Option<String> {
+        self.wrong_data.as_ref().map(|wrong| format!("data was lost under load: {wrong}"))
+    }
+
     /// How many requests failed, of which kinds, and how the first did.
     pub(crate) fn describe_failures(&self) -> Option<String> {
         let first = self.first_error.as_ref()?;
@@ -151,6 +174,22 @@ impl Report {
         };
         let requests = if self.errors == 1 { "request" } else { "requests" };
         Some(format!("{} {requests} failed ({}); the first: {first}{end}", self.errors, kinds.join(", ")))
+    }
+}
+
+/// The first read that differed, in words.
+fn wrong_data(result: &LoadResult, urls: &[VolumeUrl]) -> Option<String> {
+    let wrong = result.wrong?;
+    let url = urls.get(wrong.volume).map(ToString::to_string).unwrap_or_default();
+    let (at, reads, right) = (wrong.at, wrong.reads, result.verified);
+    Some(format!(
+        "{url}: byte {at} is not what was written a tenth of a second before; {reads} reads differed and {right} did not"
+    ))
+}
+
+impl Spread {
+    fn new(spread: &linerate::Spread) -> Self {
+        Self { bytes: spread.bytes, ios: spread.ios.clone() }
     }
 }
 

@@ -14,6 +14,7 @@ use super::series::{Group, Measured, name};
 use super::summary::{Draws, Summary};
 use super::table::{Cell, Table};
 use super::values::latencies;
+use super::waiting;
 
 /// Steps of a factor of ten.
 const PER_DECADE: f64 = 8.0;
@@ -116,6 +117,7 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
     let mut charts = Vec::new();
     let draws = &measured.draws;
     let mut notes = notes(figure);
+    notes.extend(waiting::note(measured.results()));
     for (point, groups) in split(&measured.of(figure), name) {
         let lines = lines(figure, &groups);
         let all: Vec<&Latency> = lines.iter().flat_map(|line| line.latencies()).collect();

@@ -13,6 +13,7 @@ use super::series::{Group, Measured, values_of};
 use super::tabulate;
 use super::units;
 use super::values::payload_rate;
+use super::waiting;
 use super::words;
 
 /// Draws a figure of metrics.
@@ -25,6 +26,9 @@ pub(crate) fn draw(measured: &Measured<'_>, figure: &Figure) -> Drawn {
         }
     }
     let mut notes = notes(figure);
+    let latencies =
+        figure.kind == FigureKind::Hockey || figure.y.iter().any(|metric| waiting::is_latency(*metric));
+    notes.extend(latencies.then(|| waiting::note(measured.results())).flatten());
     notes.extend(plan.contributors().map(|_| contributors::note(&plan)));
     shorten(&mut charts, &mut notes);
     let id = figure.id.clone();

@@ -10,6 +10,7 @@ use lab_model::scenario::{Arm, Scenario, ToolKind};
 
 use super::environment::Fact;
 use super::run::Run;
+use super::waiting;
 
 /// Options of a load in the order in which one speaks of them, with their names in words.
 const OPTIONS: [(&str, &str); 12] = [
@@ -105,7 +106,24 @@ pub(crate) fn disturbed(run: &Run) -> Vec<Fact> {
         facts.push(fact("steady state", &words));
     }
     facts.extend(kernel(&valid));
+    facts.extend(waiting::note(valid.iter().copied()).map(|words| fact("latency at a rate", &words)));
+    facts.extend(kept(&valid));
     facts
+}
+
+/// How many measurements were looked at while their load ran.
+fn kept(results: &[&PointResult]) -> Option<Fact> {
+    let with = |name: &str| {
+        results.iter().filter(|result| result.extra.get(name).is_some_and(|count| *count > 0.0)).count()
+    };
+    let (offsets, data) = (with("sampled_offsets"), with("verified_reads"));
+    (offsets + data > 0).then(|| {
+        let words = format!(
+            "in {offsets} of {} measurements where I/Os went was looked at, and in {data} data was written, read back and compared while the load ran",
+            results.len()
+        );
+        fact("looked at", &words)
+    })
 }
 
 /// What the kernel's threads took of the machine, kind by kind: no side accounts for it.

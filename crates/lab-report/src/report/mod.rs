@@ -36,6 +36,7 @@ mod topology;
 mod trace;
 mod units;
 mod values;
+mod waiting;
 mod words;
 
 use std::path::{Path, PathBuf};

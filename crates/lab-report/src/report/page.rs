@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use askama::Template;
 
 use lab_model::evidence::Evidence;
+use lab_model::precondition::Preconditioned;
 use lab_model::result::point_name;
 use lab_model::scenario::calibration::Calibrated;
 use lab_model::scenario::{Metric, Published, PublishedStatus, Scenario};
@@ -344,6 +345,7 @@ fn concerns(run: &Run, measured: &Measured<'_>) -> Vec<Concern> {
         ("What vouches for the evidence", vec![evidence(run)]),
         ("What is smaller here", scaled.collect()),
         ("What the arms do at most, of which rates in per cent are shares", calibrated(run)),
+        ("How drives were made ready", preconditioned(run)),
         ("Traps of the publication", scenario.traps.clone()),
         ("What went wrong on the way", run.info.warnings.clone()),
         ("Results that count for nothing here", excluded),
@@ -384,6 +386,21 @@ fn sealed(run: &Run) -> String {
             "this run has no seals: nothing shows whether its files are those that were measured".to_owned()
         }
     }
+}
+
+/// The preconditioning, an arm and a point each.
+fn preconditioned(run: &Run) -> Vec<String> {
+    let words = |one: &Preconditioned| {
+        let end = one.unsteady.as_deref().unwrap_or("the last five were steady (SNIA PTS)");
+        format!(
+            "arm {} at {}: purged ({}), twice the capacity written in order, then {} rounds of the point's own load; {end}",
+            one.arm,
+            point_name(&one.point),
+            one.purged,
+            one.rounds.len()
+        )
+    };
+    run.info.preconditioned.iter().map(words).collect()
 }
 
 /// The calibration, an arm and a place each.

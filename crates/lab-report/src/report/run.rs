@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::recount;
+use lab_model::precondition::Preconditioned;
 use lab_model::prices::Prices;
 use lab_model::result::{PointResult, SCHEMA};
 use lab_model::scenario::Scenario;
@@ -46,6 +47,9 @@ pub(crate) struct RunInfo {
     /// What the arms were found to do at most, where loads are shares of that.
     #[serde(default)]
     pub(crate) calibrated: Vec<Calibrated>,
+    /// What was done to drives before they were measured.
+    #[serde(default)]
+    pub(crate) preconditioned: Vec<Preconditioned>,
     /// Where it ran.
     #[serde(default)]
     pub(crate) site: Site,

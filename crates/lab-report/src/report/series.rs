@@ -70,6 +70,11 @@ pub(crate) struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
+    /// The results that have a row.
+    pub(crate) fn results(&self) -> impl Iterator<Item = &'a PointResult> + '_ {
+        self.groups.iter().flat_map(|group| group.results.iter().copied())
+    }
+
     /// Sorts a run's results.
     pub(crate) fn new(scenario: &'a Scenario, points: &'a [PointResult], control: &[PointResult]) -> Self {
         let mut sorted = Self {

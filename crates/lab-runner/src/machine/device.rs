@@ -74,6 +74,32 @@ pub fn may_overwrite(path: &Path, destroy: &BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
+/// Refuses what is not a block device whose serial number is among `destroy`, whether it holds something or not.
+pub fn is_expendable(path: &Path, destroy: &BTreeSet<String>) -> Result<()> {
+    let kind =
+        std::fs::metadata(path).with_context(|| format!("cannot look at {}", path.display()))?.file_type();
+    if !kind.is_block_device() {
+        bail!("{} is no block device: only drives are preconditioned", path.display());
+    }
+    let words = ["lsblk", "--nodeps", "--json", "--output", "SERIAL", &path.display().to_string()];
+    let listing: Listing = serde_json::from_str(&program::output(&words, LIMIT)?)
+        .with_context(|| format!("lsblk says nothing about {}", path.display()))?;
+    let serial = listing.blockdevices.into_iter().next().and_then(|device| device.serial);
+    permit(serial.as_deref(), destroy).with_context(|| {
+        format!("{} is not preconditioned, which would overwrite all of it twice", path.display())
+    })
+}
+
+fn permit(serial: Option<&str>, destroy: &BTreeSet<String>) -> Result<()> {
+    match serial.filter(|serial| !serial.is_empty()) {
+        Some(serial) if destroy.contains(serial) => Ok(()),
+        Some(serial) => {
+            bail!("it is not declared expendable; if all of it may be lost, give --destroy {serial}")
+        }
+        None => bail!("it has no serial number by which it could be declared expendable"),
+    }
+}
+
 /// The first signature (file system, partition table, RAID, …) on the device itself.
 fn signature(path: &Path) -> Result<Option<String>> {
     let words = ["wipefs", "--json", "--no-act", &path.display().to_string()];
@@ -136,6 +162,20 @@ mod tests {
             let nameless = device.replace(r#""S1""#, "null");
             assert!(verdict(&nameless, &["S1"]).unwrap_err().contains("wipefs"));
         }
+    }
+
+    #[test]
+    fn only_a_drive_that_is_named_by_its_serial_number_is_preconditioned() {
+        let named = BTreeSet::from(["S1".to_owned()]);
+        assert!(permit(Some("S1"), &named).is_ok());
+        let said = |serial, destroy: &BTreeSet<String>| permit(serial, destroy).unwrap_err().to_string();
+        assert!(said(Some("S2"), &named).contains("give --destroy S2"));
+        assert!(said(Some("S1"), &BTreeSet::new()).contains("not declared expendable"));
+        assert!(
+            said(None, &named).contains("no serial number") && said(Some(""), &named).contains("no serial")
+        );
+        let folder = tempfile::tempdir().unwrap();
+        assert!(is_expendable(folder.path(), &named).unwrap_err().to_string().contains("no block device"));
     }
 
     #[test]

@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 
 use super::stage::Stage;
 use crate::machine::process::{CommandLine, Running};
-use crate::tool;
 use crate::tool::integrity::{Integrity, checker, scheme};
+use crate::tool::{self, Keeping};
 use lab_model::scenario::Initiator;
 
 /// How long the pass over one endpoint may take.
@@ -26,6 +26,12 @@ pub struct Programs<'a> {
     pub engines: &'a Path,
 }
 
+/// Whether an arm's volumes keep what they are given.
+pub fn keeping(stage: &Stage) -> Keeping {
+    let nothing = scheme(&stage.topology.volume) == "null" && !stage.is_bound();
+    if nothing { Keeping::Nothing } else { Keeping::Data }
+}
+
 /// Checks every endpoint of an arm. An error says which one lost data, and where.
 pub fn check(
     stage: &Stage,
@@ -33,7 +39,7 @@ pub fn check(
     programs: Programs<'_>,
     folder: &Path,
 ) -> Result<Integrity> {
-    if scheme(&stage.topology.volume) == "null" && !stage.is_bound() {
+    if keeping(stage) == Keeping::Nothing {
         return Ok(Integrity::PassedOver(format!("{} keeps no data by definition", stage.topology.volume)));
     }
     if stage.afar.loads() {

@@ -6,6 +6,7 @@ pub mod measurement;
 pub mod merge;
 pub mod neighbour;
 pub mod plan;
+mod precondition;
 pub mod preflight;
 pub mod present;
 pub mod progress;

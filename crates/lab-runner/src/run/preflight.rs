@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::plan::Plan;
 use super::present;
@@ -77,6 +77,19 @@ pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<S
         }
     }
     Ok(present)
+}
+
+/// Refuses a site that asks for drives to be preconditioned which nobody declared expendable.
+pub fn expendable(scenario: &Scenario, site: &Site, destroy: &BTreeSet<String>) -> Result<()> {
+    for arm in &scenario.arms {
+        let asked = site.bound(&scenario.id, &arm.key).filter(|bound| bound.precondition.is_some());
+        for drive in asked.into_iter().flat_map(|bound| &bound.endpoints) {
+            device::is_expendable(Path::new(drive), destroy).with_context(|| {
+                format!("the site asks for the drives of arm {} to be preconditioned", arm.key)
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Two arms that the site binds to one and the same thing: their ratio would be one, whatever is compared.

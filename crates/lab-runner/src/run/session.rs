@@ -17,14 +17,16 @@ use super::progress::{Event, Observer, clock};
 use super::stage::{Furnishing, Ground, Stage};
 use super::store::{Block, Opened, RunRecord, Store};
 use super::task::{Taken, Task};
-use super::{integrity, preflight};
+use super::{integrity, precondition, preflight};
 use crate::machine::clock::now;
 use crate::machine::ledger::Ledger;
 use crate::measure::{Environment, Role, environment, limiter, pressure, steady};
 use crate::site::{Processors, Site};
 use crate::tool::integrity::Integrity;
+use crate::tool::{self, Keeping};
 use lab_model::jetstress;
 use lab_model::offered;
+use lab_model::precondition::{Preconditioned, Rounds};
 use lab_model::result::{Coordinate, Flag, PointResult, SCHEMA, point_name};
 use lab_model::scenario::calibration::{self, Calibrated, Wanted};
 use lab_model::scenario::catalogue::Loaded;
@@ -79,6 +81,7 @@ pub struct Ended {
 pub fn run(options: Options, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Ended> {
     let plan = Plan::new(&options.scenario.scenario, options.extent, options.budget);
     let present = preflight::check(&options.scenario.scenario, &plan, &options.site, &options.destroy)?;
+    preflight::expendable(&options.scenario.scenario, &options.site, &options.destroy)?;
     let commit = options.linerate.parent().and_then(environment::commit_of);
     let record = RunRecord {
         schema: SCHEMA,
@@ -95,6 +98,7 @@ pub fn run(options: Options, observer: &mut dyn Observer, stop: &AtomicBool) -> 
         budget: options.budget.map(|budget| budget.as_secs_f64()),
         budget_dropped: plan.dropped.clone(),
         calibrated: Vec::new(),
+        preconditioned: Vec::new(),
         site: options.site.clone(),
         warnings: Vec::new(),
     };
@@ -538,7 +542,8 @@ impl<'a> Session<'a> {
         }
         self.stage(arm, turn.point)?;
         let folder = self.store.begin(turn.block, turn.label, turn.repetition)?;
-        let result = match self.take(arm, turn, &folder) {
+        let taken = self.precondition(arm, turn).and_then(|()| self.take(arm, turn, &folder));
+        let result = match taken {
             Ok(result) => result,
             Err(error) => {
                 self.fail(turn, &format!("{error:#}"));
@@ -553,6 +558,53 @@ impl<'a> Session<'a> {
             self.whom.observer.tell(&Event::Invalid { what: turn.sentence(why) });
         }
         Ok(Ok(result))
+    }
+
+    /// Makes the drives of an arm ready for a point, once, where the site asks for it: all of them are written before the first point, and
+    /// the point's own load runs until it is steady.
+    fn precondition(&mut self, arm: &Arm, turn: Turn<'_>) -> Result<()> {
+        let bound = self.record.site.bound(&self.scenario.scenario.id, &arm.key);
+        let Some(asked) = bound.and_then(|bound| bound.precondition.clone()) else { return Ok(()) };
+        let of_arm = |one: &&Preconditioned| one.arm == arm.key;
+        let done = self.record.preconditioned.iter().filter(of_arm);
+        if matches!(turn.block, Block::Calibration(_)) || done.clone().any(|one| one.point == turn.point) {
+            return Ok(());
+        }
+        let folder = self.store.folder().join("precondition").join(&arm.key);
+        let written = done.count() > 0;
+        let settings = self.settings(arm, turn)?;
+        let stage = self.stages.get_mut(&arm.key).context("the arm was not built")?;
+        if !written {
+            let words = format!("arm {}: writing twice the capacity of its drives", arm.key);
+            self.whom.observer.tell(&Event::step(words));
+            precondition::write_all(stage, &folder)?;
+        }
+        self.whom.observer.tell(&Event::step(format!("arm {}: rounds until it is steady", arm.key)));
+        let task = Task {
+            kind: self.scenario.scenario.workload.tool,
+            arm,
+            settings: &settings,
+            design: &self.plan.design,
+            linerate: &self.linerate,
+            engines: self.record.site.engines(&self.linerate),
+            folder: &folder.join(self.record.preconditioned.len().to_string()),
+        };
+        let Rounds { iops, unsteady } = precondition::settle(stage, &task, &asked)?;
+        self.record.preconditioned.push(Preconditioned {
+            arm: arm.key.clone(),
+            point: turn.point.to_vec(),
+            purged: asked.purged,
+            rounds: iops,
+            unsteady,
+        });
+        self.keep_record()
+    }
+
+    /// Why an arm's drives have no steady state at a point, where they were preconditioned.
+    fn unsettled(&self, arm: &Arm, point: &[Coordinate]) -> Option<Flag> {
+        let found = self.record.preconditioned.iter().find(|one| one.arm == arm.key && one.point == point)?;
+        let detail = format!("preconditioning: {}", found.unsteady.as_ref()?);
+        Some(Flag::NoSteadyState { detail })
     }
 
     /// Writes `run.json` anew and seals it.
@@ -645,7 +697,10 @@ impl<'a> Session<'a> {
 
     fn take(&mut self, arm: &Arm, turn: Turn<'_>, folder: &Path) -> Result<PointResult> {
         let scenario = &self.scenario.scenario;
-        let settings = self.settings(arm, turn)?;
+        let mut settings = self.settings(arm, turn)?;
+        if scenario.workload.tool == ToolKind::Fio {
+            tool::ask(&mut settings, self.stages.get(&arm.key).map_or(Keeping::Data, integrity::keeping));
+        }
         let task = Task {
             kind: scenario.workload.tool,
             arm,
@@ -660,6 +715,7 @@ impl<'a> Session<'a> {
         let reshaped = stage.reshaped();
         let mut result = self.result(arm, turn, taken);
         result.flags.extend(reshaped.map(|detail| Flag::Throttled { detail }));
+        result.flags.extend(self.unsettled(arm, turn.point));
         if self.scenario.scenario.workload.tool == ToolKind::Fio {
             let volumes = self.stages.get(&arm.key).map_or(1, Stage::volumes);
             result.flags.extend(offered::check(offered::Asked { settings: &settings, volumes }, &result));

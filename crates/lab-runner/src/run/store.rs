@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::measure::Environment;
 use crate::site::Site;
+use lab_model::precondition::Preconditioned;
 use lab_model::result::{Coordinate, PointResult, SCHEMA};
 use lab_model::scenario::Design;
 use lab_model::scenario::calibration::Calibrated;
@@ -66,6 +67,9 @@ pub struct RunRecord {
     /// What the arms were found to do at most, where loads are shares of that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calibrated: Vec<Calibrated>,
+    /// What was done to drives before they were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preconditioned: Vec<Preconditioned>,
     /// The site as it was given.
     #[serde(default)]
     pub site: Site,

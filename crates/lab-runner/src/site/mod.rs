@@ -56,8 +56,27 @@ pub struct BoundArm {
     /// What hosts do before, in order.
     #[serde(default)]
     pub actions: Vec<HostAction>,
+    /// Whether its drives are preconditioned, which overwrites all of them.
+    #[serde(default)]
+    pub precondition: Option<Precondition>,
     /// The label of its figures; the machines are not the scenario's any more.
     pub evidence: Evidence,
+}
+
+/// How the drives of an arm are made ready ([`lab_model::precondition`]). Nothing of it is done unless `--destroy` names each drive's
+/// serial number.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Precondition {
+    /// How the drives were purged before, such as `nvme format --ses=1, 2026-11-20`. The lab purges nothing itself.
+    pub purged: String,
+    /// Seconds of a round, as PTS has it.
+    #[serde(default = "a_minute")]
+    pub round: f64,
+}
+
+const fn a_minute() -> f64 {
+    60.0
 }
 
 impl Site {
@@ -113,6 +132,18 @@ impl BoundArm {
             }
             (Some(_), false) => bail!("arm.{key} has both endpoints and a target_host: leave one out"),
             _ => {}
+        }
+        if let Some(precondition) = &self.precondition {
+            ensure!(
+                self.host.is_none()
+                    && !self.endpoints.is_empty()
+                    && self.endpoints.iter().all(|url| url.starts_with('/')),
+                "arm.{key} asks for preconditioning, which is for drives of this machine: name them as endpoints such as \"/dev/nvme1n1\""
+            );
+            ensure!(
+                !precondition.purged.trim().is_empty() && precondition.round >= 1.0,
+                "arm.{key} asks for preconditioning: say in `purged` how the drives were purged, and give a `round` of a second at least"
+            );
         }
         // Both would count the other's load as a stranger's.
         ensure!(
@@ -170,6 +201,28 @@ mod tests {
         let wrong: Site = toml::from_str(&text.replace("4000", "-1")).unwrap();
         assert!(wrong.check().unwrap_err().to_string().contains("prices.each.host is -1"));
         assert!(toml::from_str::<Site>("[prices]\nhost=4000\n").is_err(), "a price stands in [prices.each]");
+    }
+
+    #[test]
+    fn preconditioning_is_for_drives_of_this_machine_and_says_how_they_were_purged() {
+        let check = |arm: &str| {
+            let text = format!("[arm.A]\nevidence={{kind='real'}}\n{arm}");
+            let site: Site = toml::from_str(&text).map_err(|error| error.to_string())?;
+            site.check().map_err(|error| error.to_string())
+        };
+        let purged = "[arm.A.precondition]\npurged='nvme format --ses=1'\n";
+        assert_eq!(check(&format!("endpoints=['/dev/nvme1n1']\n{purged}")), Ok(()));
+        for (arm, part) in [
+            (format!("endpoints=['iscsi://h/x/0']\n{purged}"), "drives of this machine"),
+            (
+                "endpoints=['/dev/nvme1n1']\n[arm.A.precondition]\npurged=' '\n".to_owned(),
+                "how the drives were purged",
+            ),
+            ("endpoints=['/dev/nvme1n1']\n[arm.A.precondition]\n".to_owned(), "purged"),
+            (format!("endpoints=['/dev/nvme1n1']\n{purged}round=0.0\n"), "a second at least"),
+        ] {
+            assert!(check(&arm).unwrap_err().contains(part), "{arm}");
+        }
     }
 
     #[test]

@@ -11,10 +11,12 @@ use serde::Deserialize;
 use super::assignment::{Assignment, Measured, command_line, tool};
 use super::doubt;
 use super::raw;
-use super::settings::{LOG, Settings};
+use super::sample::{self, LOOKED_AT, VERIFIED, VERIFIED_BYTES, astray, corrupt};
+use super::settings::{DATA, LOG, Settings};
 use super::spread;
 use crate::machine::process::CommandLine;
-use lab_model::result::{Bucket, Direction, Interval, Latency, Load};
+use lab_model::offsets::{Region, Seen};
+use lab_model::result::{Bucket, Direction, Flag, Interval, Latency, Load};
 use lab_model::statistics::number::real;
 
 const OUTPUT: &str = "bench.json";
@@ -42,6 +44,11 @@ pub(super) fn command(assignment: &Assignment<'_>) -> Result<CommandLine> {
     if let Some(spin) = settings.get("spin") {
         add("spin", spin.to_owned());
     }
+    let fits = |one| sample::size_of(one).is_none() || sample::verified_from(settings, one).is_some();
+    if settings.get(DATA).is_some() && assignment.endpoints.iter().all(fits) {
+        argv.push("--verify".to_owned());
+    }
+    let mut add = |name: &str, value: String| argv.extend([format!("--{name}"), value]);
     add("ramp", assignment.ramp.to_string());
     add("runtime", assignment.runtime.to_string());
     // What fails is counted and flagged, as with fio; the lab's volumes are there to be written.
@@ -62,6 +69,19 @@ struct Output {
     read: Option<Side>,
     write: Option<Side>,
     intervals: Vec<Line>,
+    #[serde(default)]
+    spread: Vec<Spread>,
+    #[serde(default)]
+    verified: Option<u64>,
+    #[serde(default)]
+    wrong_data: Option<String>,
+}
+
+/// Where I/Os of a volume went.
+#[derive(Debug, Deserialize)]
+struct Spread {
+    bytes: u64,
+    ios: Vec<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -107,6 +127,11 @@ pub(super) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
         extra.insert("rate_iops".to_owned(), rate);
         extra.insert("missed".to_owned(), real(output.missed));
     }
+    flags.extend(output.wrong_data.as_deref().map(corrupt));
+    flags.extend(strays(assignment, &output.spread)?);
+    extra.extend(output.verified.map(|reads| (VERIFIED.to_owned(), real(reads))));
+    let seen: u64 = output.spread.iter().flat_map(|spread| &spread.ios).sum();
+    extra.extend((seen > 0).then(|| (LOOKED_AT.to_owned(), real(seen))));
     Ok(Measured {
         tool: tool("linerate bench", &output.version, &command(assignment)?),
         load,
@@ -116,6 +141,29 @@ pub(super) fn read(assignment: &Assignment<'_>) -> Result<Measured> {
         window_start: Some(output.started),
         flags,
     })
+}
+
+/// Volumes of which the load used another part than it was told to. Every I/O of the window is looked at.
+fn strays(assignment: &Assignment<'_>, spread: &[Spread]) -> Result<Vec<Flag>> {
+    let settings = Settings(assignment.settings);
+    let depth = spread::total(&spread::over(settings, assignment.endpoints)?);
+    let verified = if settings.get(DATA).is_some() { VERIFIED_BYTES } else { 0 };
+    let bounded = settings.get("size").is_some();
+    let mut flags = Vec::new();
+    for (volume, (endpoint, Spread { bytes, ios })) in assignment.endpoints.iter().zip(spread).enumerate() {
+        let asked = sample::used(settings, endpoint).unwrap_or(*bytes);
+        let Some(region) = sample::region(settings, asked, depth) else { continue };
+        // The volume may keep a little more back than the arm's size tells, and a peer's target may serve a larger one.
+        if *bytes + region.block + verified < region.bytes || (bounded && *bytes > region.bytes + verified) {
+            let asked = region.bytes;
+            flags.push(astray(volume, &format!("{asked} bytes were to be used, and {bytes} were")));
+            continue;
+        }
+        let seen = Seen { ios: ios.clone(), places: None, outside: 0 };
+        let counted = Region { bytes: *bytes, ..region };
+        flags.extend(counted.doubt(&seen).map(|doubt| astray(volume, &doubt)));
+    }
+    Ok(flags)
 }
 
 impl Side {

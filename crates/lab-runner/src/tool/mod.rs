@@ -16,6 +16,7 @@ mod iperf3;
 mod iscsi_perf;
 mod pgbench;
 mod raw;
+mod sample;
 mod settings;
 mod shell;
 mod spread;
@@ -26,6 +27,7 @@ pub(crate) mod timing;
 pub use assignment::{Assignment, Measured};
 pub(crate) use fio::engine;
 pub use fio::{LIBISCSI_ENGINE, LINERATE_ENGINE};
+pub use sample::{Keeping, ask};
 
 use std::process::ExitStatus;
 
@@ -34,6 +36,7 @@ use anyhow::{Context, Error, Result, anyhow, bail};
 use crate::arm::Endpoint;
 use crate::machine::process::CommandLine;
 use assignment::version_in;
+use lab_model::result::Flag;
 use lab_model::scenario::{Initiator, ToolKind};
 
 /// The programs behind a scenario's tools.
@@ -152,13 +155,13 @@ pub fn read(kind: ToolKind, assignment: &Assignment<'_>) -> Result<Measured> {
     }
 }
 
-/// What came of a tool that ended with `status`. One that failed but still reported I/Os with errors (fio does) gives an
+/// What came of a tool that ended with `status`. One that failed but still reported why (fio does, of I/Os with errors and of wrong data) gives an
 /// invalid point with its figures; any other failure is an error with the end of what the tool said and what to do.
 pub fn outcome(kind: ToolKind, assignment: &Assignment<'_>, status: ExitStatus) -> Result<Measured> {
     let program = Program::of(kind, assignment)?;
     let measured = read(kind, assignment);
     match measured {
-        Ok(measured) if status.success() || measured.load.errors > 0 => Ok(measured),
+        Ok(measured) if status.success() || measured.flags.iter().any(Flag::invalidates) => Ok(measured),
         Ok(_) => Err(failure(program, assignment, status, &command(kind, assignment)?)),
         Err(error) if status.success() => Err(error),
         Err(error) => Err(error.context(failure(program, assignment, status, &command(kind, assignment)?))),

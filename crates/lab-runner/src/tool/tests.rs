@@ -64,7 +64,13 @@ impl Bench {
 
     /// Runs the command as the runner does, in the folder, with its outputs in their files.
     pub(super) fn run(&self, kind: ToolKind) -> Result<Measured> {
-        let command = command(kind, &self.assignment())?;
+        self.run_altered(kind, |_| {})
+    }
+
+    /// The same, with words that somebody changes on the way, as a script does that stands in the tool's place.
+    pub(super) fn run_altered(&self, kind: ToolKind, alter: fn(&mut String)) -> Result<Measured> {
+        let mut command = command(kind, &self.assignment())?;
+        command.argv.iter_mut().for_each(alter);
         let status = Command::new(&command.argv[0])
             .args(&command.argv[1..])
             .envs(&command.environment)
@@ -417,4 +423,70 @@ proptest! {
 )]
 fn index(share: f64, length: usize) -> usize {
     ((share * length as f64) as usize).min(length - 1)
+}
+
+/// `linerate bench` of ten thousand I/Os on 64 MiB, a sixty-fourth of the volume's bytes after the other.
+fn of_bench(bytes: u64, ios: &[u64], wrong: Option<&str>) -> String {
+    let mut output: Value = serde_json::from_str(include_str!("fixtures/bench.json")).unwrap();
+    output["spread"] = serde_json::json!([{"bytes": bytes, "ios": ios}]);
+    output["verified"] = serde_json::json!(12);
+    output["wrong_data"] = serde_json::json!(wrong);
+    output.to_string()
+}
+
+/// A bench whose volume has 64 MiB.
+fn looked_at(output: String) -> Measured {
+    let mut bench =
+        Bench::new(Initiator::Linerate, &["iscsi://h/t/0"], &[("rw", "randread"), ("iodepth", "8")]);
+    bench.endpoints[0].size = 64 << 20;
+    ask(&mut bench.settings, Keeping::Data);
+    bench.put("bench.json", output);
+    read(ToolKind::Fio, &bench.assignment()).unwrap()
+}
+
+#[test]
+fn a_bench_that_uses_a_part_of_its_volume_is_found() {
+    let all = (64 << 20) - (64 << 10);
+    let fair = looked_at(of_bench(all, &[156; 64], None));
+    assert_eq!(fair.flags, []);
+    assert_eq!((fair.extra["sampled_offsets"], fair.extra["verified_reads"]), (9984.0, 12.0));
+    let said = |measured: Measured| match measured.flags.as_slice() {
+        [flag @ lab_model::result::Flag::OutsideProfile { detail }] if flag.invalidates() => detail.clone(),
+        other => panic!("{other:?}"),
+    };
+    let mut crowded = [0; 64];
+    crowded[0] = 9984;
+    let words = said(looked_at(of_bench(all, &crowded, None)));
+    assert!(
+        words.starts_with("volume 0: I/Os at random over 67043328 bytes were asked for: 9984 of 9984 began"),
+        "{words}"
+    );
+    let words = said(looked_at(of_bench(1 << 20, &[156; 64], None)));
+    assert_eq!(words, "volume 0: 67043328 bytes were to be used, and 1048576 were");
+}
+
+#[test]
+fn data_that_bench_finds_lost_is_told() {
+    let lost = looked_at(of_bench(
+        (64 << 20) - (64 << 10),
+        &[156; 64],
+        Some("iscsi://h/t/0: byte 67043328 is not what was written"),
+    ));
+    let [flag @ lab_model::result::Flag::Corrupt { detail }] = lost.flags.as_slice() else {
+        panic!("{:?}", lost.flags)
+    };
+    assert!(flag.invalidates() && detail.contains("byte 67043328"), "{detail}");
+}
+
+#[test]
+fn bench_verifies_what_keeps_data_and_null_volumes_are_exempt() {
+    let mut bench = Bench::new(Initiator::Linerate, &["iscsi://h/t/0"], &[]);
+    bench.endpoints[0].size = 64 << 20;
+    assert!(!bench.argv(ToolKind::Fio).contains(&"--verify".to_owned()));
+    ask(&mut bench.settings, Keeping::Nothing);
+    assert!(!bench.argv(ToolKind::Fio).contains(&"--verify".to_owned()), "null");
+    ask(&mut bench.settings, Keeping::Data);
+    assert!(bench.argv(ToolKind::Fio).contains(&"--verify".to_owned()));
+    bench.endpoints[0].size = 64 << 10;
+    assert!(!bench.argv(ToolKind::Fio).contains(&"--verify".to_owned()), "no room");
 }

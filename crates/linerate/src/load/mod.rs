@@ -2,9 +2,11 @@
 
 mod pace;
 mod plan;
+mod spread;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod verifier;
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -23,8 +25,11 @@ use crate::job::Job;
 use crate::last_error::LastError;
 use pace::Pace;
 pub use plan::{LoadPlan, MOST_DEPTH, Pattern};
+pub use spread::{SPREAD_PARTS, Spread};
 use tally::Counter;
 pub use tally::{LoadEnd, LoadError, LoadInterval, LoadResult, Tally};
+use verifier::{Ask, Finding, Verifier};
+pub use verifier::{VERIFY_BYTES, WrongData};
 
 /// Bytes of the requests that one turn starts, about: as many as a turn of the reactor moves at most. A deep load would else begin with one long turn.
 const TURN_BUDGET: usize = 1 << 20;
@@ -71,6 +76,8 @@ pub(crate) struct Load {
     again: bool,
     /// Of the cores that it runs on, until what opening and the ramp took is forgotten.
     turns: Vec<Arc<Turns>>,
+    /// Writes and compares beside the load, where the plan asks for it.
+    verifier: Option<Verifier>,
 }
 
 /// A volume and where its next request goes.
@@ -78,6 +85,7 @@ struct LoadedVolume {
     queue: Box<dyn VolumeQueue>,
     block_size: u64,
     offsets: Offsets,
+    spread: Spread,
 }
 
 /// A request under way.
@@ -123,6 +131,7 @@ impl Load {
         let mut bytes = vec![0; plan.block];
         dice.fill(&mut bytes);
         let polls = PollList::new(volumes.len(), waker.clone());
+        let geometries: Vec<_> = volumes.iter().map(|volume| volume.geometry()).collect();
         let loaded: Result<Vec<LoadedVolume>, OpenError> = (volumes.iter().enumerate())
             .map(|(index, volume)| LoadedVolume::open(volume.as_ref(), &plan, polls.waker(index)))
             .collect();
@@ -132,7 +141,9 @@ impl Load {
             next_volume: 0,
             polls,
             wanted: Vec::with_capacity(volumes.len()),
-            pool: Pool::new((plan.depth + 1) * plan.block.next_power_of_two().max(4096) * 2),
+            pool: Pool::new(
+                (plan.depth + 1) * plan.block.next_power_of_two().max(4096) * 2 + verified_memory(&plan),
+            ),
             data: SharedBuf::from(bytes),
             dice,
             slots: vec![Slot { counts_from: Instant::ZERO, is_read: true, volume: 0, start: 0 }; plan.depth],
@@ -146,6 +157,7 @@ impl Load {
             blocked: false,
             again: false,
             turns: Vec::new(),
+            verifier: plan.verify.then(|| Verifier::new(&geometries, plan.seed)),
         })
     }
 
@@ -242,14 +254,62 @@ impl Load {
 
     fn complete(&mut self, now: Instant, completion: &Completion, counted: bool) {
         let Ok(index) = usize::try_from(completion.tag.0) else { return };
+        if index == self.plan.depth {
+            return self.complete_verification(now, completion);
+        }
         let Some(slot) = self.slots.get(index).copied() else { return };
         self.free.push(index);
         let in_window = self.clock.as_ref().is_some_and(|clock| slot.counts_from >= clock.counted_from);
         if counted && (in_window || self.plan.rate.is_none()) {
             match completion.error() {
-                None => self.counter.record(slot.is_read, now.since(slot.counts_from)),
+                None => {
+                    self.counter.record(slot.is_read, now.since(slot.counts_from));
+                    let volume = &mut self.volumes[slot.volume];
+                    volume.spread.record(slot.start * volume.block_size);
+                }
                 Some(kind) => self.failed(now, slot, kind),
             }
+        }
+    }
+
+    /// Asks for what verifies, if it is due. Its tag is behind those of the slots.
+    fn verify(&mut self, now: Instant) {
+        let Some(verifier) = &mut self.verifier else { return };
+        let Some(Ask { volume, operation }) = verifier.next(now, &self.pool) else { return };
+        let request = Request { tag: Tag(self.plan.depth as u64), operation };
+        if let Ok(()) = self.volumes[volume].queue.submit(now, request) {
+            verifier.handle_taken(now);
+            self.polls.mark(volume);
+        } else {
+            verifier.handle_refused(now);
+        }
+    }
+
+    /// The request under way that verifies, as one of the load's own.
+    fn verifying_slot(&self, now: Instant) -> Option<Slot> {
+        let verifier = self.verifier.as_ref().filter(|verifier| verifier.is_under_way())?;
+        let WrongData { volume, at, .. } = verifier.target()?;
+        let start = at / self.volumes.get(volume)?.block_size;
+        Some(Slot { counts_from: now, is_read: !verifier.is_writing(), volume, start })
+    }
+
+    fn complete_verification(&mut self, now: Instant, completion: &Completion) {
+        let asked = self.verifying_slot(now);
+        let Some(verifier) = &mut self.verifier else { return };
+        let finding = verifier.complete(completion);
+        let result = &mut self.counter.result;
+        match (finding, completion.error()) {
+            (Some(Finding::Same), _) => result.verified += 1,
+            (Some(Finding::Differs { volume, at }), _) => match &mut result.wrong {
+                Some(wrong) => wrong.reads += 1,
+                None => result.wrong = Some(WrongData { volume, at, reads: 1 }),
+            },
+            (None, Some(kind)) => {
+                if let Some(slot) = asked {
+                    self.failed(now, slot, kind);
+                }
+            }
+            (None, None) => {}
         }
     }
 
@@ -308,6 +368,9 @@ impl Load {
         for slot in unanswered {
             self.count_failure(slot, VolumeErrorKind::TimedOut);
         }
+        if let Some(slot) = self.verifying_slot(now) {
+            self.count_failure(slot, VolumeErrorKind::TimedOut);
+        }
         self.counter.result.end = LoadEnd::Error;
         true
     }
@@ -321,8 +384,14 @@ impl Load {
             self.counter.result.missed = clock.pace.behind(clock.end);
         }
         self.counter.finish();
+        self.counter.result.spread = self.volumes.iter().map(|volume| volume.spread.clone()).collect();
         self.counter.result.clone()
     }
+}
+
+/// Bytes that verifying takes of the pool: one request, in a piece of a power of two.
+fn verified_memory(plan: &LoadPlan) -> usize {
+    if plan.verify { 2 * usize::try_from(VERIFY_BYTES).unwrap_or_default() } else { 0 }
 }
 
 impl Job for Load {
@@ -359,6 +428,9 @@ impl Job for Load {
         }
         if !over || self.owes(now) {
             let entered = std::time::Instant::now();
+            if !over {
+                self.verify(now);
+            }
             let has_more = self.fill(now);
             let waiting = self.free.len();
             // What a volume in memory answered at once took the time of this very call.
@@ -367,7 +439,8 @@ impl Job for Load {
             return None;
         }
         self.again = false;
-        (self.free.len() == plan.depth || self.gives_up(now)).then(|| self.finish())
+        let verifies = self.verifier.as_ref().is_some_and(Verifier::is_under_way);
+        ((self.free.len() == plan.depth && !verifies) || self.gives_up(now)).then(|| self.finish())
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -377,7 +450,9 @@ impl Job for Load {
         let due = clock.filter(|_| idle).and_then(|clock| clock.pace.next().filter(|due| *due < clock.end));
         let again = self.again.then_some(Instant::ZERO);
         let deadline = clock.and_then(|clock| clock.answer_deadline);
-        [deadline, self.polls.poll_timeout(), end, due, again, Some(self.next_progress)]
+        let running = clock.is_some_and(|clock| !clock.over);
+        let verify = self.verifier.as_ref().filter(|_| running).and_then(Verifier::due);
+        [verify, deadline, self.polls.poll_timeout(), end, due, again, Some(self.next_progress)]
             .into_iter()
             .flatten()
             .min()
@@ -399,13 +474,14 @@ impl LoadedVolume {
         plan.check_volume(volume)?;
         let geometry = volume.geometry();
         let blocks = (plan.block / geometry.block_size as usize) as u64;
-        let used = plan.size.map_or(geometry.blocks, |size| size / u64::from(geometry.block_size));
+        let used = plan.used(geometry) / u64::from(geometry.block_size);
         let offsets = Offsets { blocks, slots: used / blocks, next: 0 };
         let block_size = u64::from(geometry.block_size);
         Ok(Self {
             queue: volume.open_queue(&QueueContext::without_pool(CoreId(0), waker))?,
             block_size,
             offsets,
+            spread: Spread::new(used / blocks * blocks * block_size),
         })
     }
 }

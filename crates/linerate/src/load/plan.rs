@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use reactor::Congestion;
-use volume::{OpenError, Volume};
+use volume::{Geometry, OpenError, Volume};
+
+use super::verifier::VERIFY_BYTES;
 
 /// The most requests under way that a load may ask for.
 pub const MOST_DEPTH: usize = 65_536;
@@ -77,6 +79,9 @@ pub struct LoadPlan {
     pub spin: Option<Duration>,
     /// TCP congestion control of the connections.
     pub congestion: Congestion,
+    /// Write, read back and compare blocks of the last [`VERIFY_BYTES`] of each volume beside the load, ten requests a second. The load
+    /// leaves them alone, even where `size` reaches into them.
+    pub verify: bool,
 }
 
 impl Default for LoadPlan {
@@ -94,6 +99,7 @@ impl Default for LoadPlan {
             seed: 1,
             spin: None,
             congestion: Congestion::default(),
+            verify: false,
         }
     }
 }
@@ -140,6 +146,13 @@ impl LoadPlan {
         if size.max(self.block as u64) > geometry.bytes() {
             return Err(OpenError::new(format!("the volume has only {} bytes", geometry.bytes())));
         }
+        if self.used(geometry) < self.block as u64 && self.verify {
+            return Err(OpenError::new(format!(
+                "the volume has only {} bytes: too few for a block of {} beside the {VERIFY_BYTES} that are verified",
+                geometry.bytes(),
+                self.block
+            )));
+        }
         if size < self.block as u64 {
             return Err(OpenError::new(format!(
                 "a size of {size} bytes holds no block of {}: raise the size",
@@ -147,5 +160,12 @@ impl LoadPlan {
             )));
         }
         Ok(())
+    }
+
+    /// Bytes of a volume that the load uses.
+    pub(super) fn used(&self, geometry: Geometry) -> u64 {
+        let all = geometry.bytes();
+        let free = if self.verify { all.saturating_sub(VERIFY_BYTES) } else { all };
+        self.size.map_or(free, |size| size.min(free))
     }
 }

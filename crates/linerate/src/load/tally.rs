@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use hdrhistogram::Histogram;
 use volume::{OpenError, VolumeErrorKind};
 
+use super::spread::Spread;
+use super::verifier::WrongData;
 use crate::last_error::LastError;
 
 /// Longest latency that the histograms tell apart, in nanoseconds: 100 s.
@@ -98,6 +100,12 @@ pub struct LoadResult {
     pub longest_turn: Duration,
     /// Turns of more than a millisecond of processor time.
     pub stalls: u64,
+    /// Where the requests went that succeeded, by volume.
+    pub spread: Vec<Spread>,
+    /// Reads beside the load that returned what was written, where the plan asks for them.
+    pub verified: u64,
+    /// The first of those that did not.
+    pub wrong: Option<WrongData>,
 }
 
 impl LoadResult {
@@ -141,6 +149,9 @@ impl Counter {
             intervals: Vec::new(),
             longest_turn: Duration::ZERO,
             stalls: 0,
+            spread: Vec::new(),
+            verified: 0,
+            wrong: None,
         };
         Ok(Self { result, cpu_before: None, since: Duration::ZERO, completed: 0, latency: Duration::ZERO })
     }

@@ -164,3 +164,94 @@ fn a_load_has_limits() {
     let vast = LoadPlan { depth: MOST_DEPTH, block: 1 << 20, ..LoadPlan::default() };
     assert!(refusal(vast).contains("under way"));
 }
+
+/// A volume in memory that answers reads with zeros while more than one request is under way: under load only.
+#[derive(Debug)]
+struct ForgetfulUnderLoad(Arc<dyn Volume>);
+
+impl Volume for ForgetfulUnderLoad {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+    fn features(&self) -> Features {
+        self.0.features()
+    }
+    fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
+        Ok(Box::new(ForgetfulQueue { queue: self.0.open_queue(context)?, under_way: 0 }))
+    }
+}
+
+struct ForgetfulQueue {
+    queue: Box<dyn VolumeQueue>,
+    under_way: usize,
+}
+
+impl VolumeQueue for ForgetfulQueue {
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
+        self.under_way += 1;
+        self.queue.submit(now, request)
+    }
+    fn cancel(&mut self, _: Tag) {}
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        let before = done.len();
+        self.queue.poll(now, done);
+        let loaded = self.under_way > 1;
+        self.under_way -= done.len() - before;
+        for completion in done.iter_mut().skip(before).filter(|_| loaded) {
+            if let Ok(Outcome::Data(data)) = &mut completion.result {
+                *data = BufList::from(SharedBuf::from(vec![0; data.len()]));
+            }
+        }
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.queue.poll_timeout()
+    }
+}
+
+/// Two seconds of a verifying load at a depth, on a clock of the test's own.
+fn verified(volume: Arc<dyn Volume>, depth: usize) -> LoadResult {
+    let rate = (depth == 0).then_some(1);
+    let plan = LoadPlan {
+        block: 512,
+        depth: depth.max(1),
+        runtime: Duration::from_secs(2),
+        verify: true,
+        rate,
+        ..LoadPlan::default()
+    };
+    let mut load = Load::new(&[volume], plan, control(), Waker::noop()).unwrap();
+    let mut now = Instant::ZERO;
+    loop {
+        if let Some(result) = load.poll(now) {
+            return result;
+        }
+        now = now + Duration::from_millis(1);
+    }
+}
+
+#[test]
+fn a_volume_that_loses_data_only_under_load_is_found() {
+    let memory = || -> Arc<dyn Volume> { Arc::new(volume::Ram::new(1 << 20, 512).unwrap()) };
+    let sound = verified(memory(), 8);
+    assert_eq!((sound.wrong, sound.errors), (None, 0));
+    assert!((8..=11).contains(&sound.verified), "{}", sound.verified);
+    let idle = verified(Arc::new(ForgetfulUnderLoad(memory())), 0);
+    assert!(idle.wrong.is_none() && idle.verified > 7, "{idle:?}");
+    let lost = verified(Arc::new(ForgetfulUnderLoad(memory())), 8);
+    let wrong = lost.wrong.unwrap();
+    assert!(wrong.reads > 7 && wrong.volume == 0, "{wrong:?}");
+    assert!(wrong.at >= (1 << 20) - VERIFY_BYTES, "{wrong:?}");
+}
+
+#[test]
+fn a_load_leaves_what_is_verified_alone_and_tells_where_it_went() {
+    let volume: Arc<dyn Volume> = Arc::new(volume::Ram::new(1 << 20, 512).unwrap());
+    let result = verified(volume, 8);
+    let [spread] = result.spread.as_slice() else { panic!("{:?}", result.spread) };
+    assert_eq!(spread.bytes, (1 << 20) - VERIFY_BYTES);
+    assert_eq!(spread.ios.iter().sum::<u64>(), result.completed());
+    assert!(spread.ios.iter().all(|count| *count > 0), "{spread:?}");
+}

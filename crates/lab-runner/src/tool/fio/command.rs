@@ -3,9 +3,12 @@
 use anyhow::{Result, bail};
 
 use super::super::assignment::{Assignment, command_line};
-use super::super::settings::{LOG, Settings};
+use super::super::sample;
+use super::super::settings::{LOG, OFFSETS, Settings};
 use super::super::spread::{self, Share};
 use super::engine::{engine, escaped, spin};
+use super::sample::{Section, looks_at, offsets, verified};
+use super::sections::{divide, option};
 use super::{LOG_MILLIS, LOG_SECTION, LOGS, OUTPUT};
 use crate::arm::Endpoint;
 use crate::machine::process::CommandLine;
@@ -44,32 +47,33 @@ pub(in crate::tool) fn command(assignment: &Assignment<'_>) -> Result<CommandLin
     own.push(option("direct", settings.text("direct", "1")));
     own.extend(rate(settings, &shares)?);
     own.extend(spin(assignment)?);
+    let (mut beside, mut after) = (Vec::new(), Vec::new());
+    let block = settings.bytes("bs", 4096)?;
+    let jobs = shares.iter().map(|share| share.jobs).sum();
     for (index, (endpoint, share)) in load.iter().zip(&shares).enumerate() {
+        let place = place(assignment, endpoint)?.to_vec();
+        let size = own_size(settings, "size", endpoint);
         argv.push(option("name", &format!("{LOGS}{index}")));
-        argv.extend(place(assignment, endpoint)?);
+        argv.extend(place.iter().cloned());
         argv.extend(own.iter().cloned());
         argv.extend(["bw", "iops", "lat"].map(|log| option(&format!("write_{log}_log"), LOGS)));
-        argv.extend(own_size(settings.get("size"), endpoint));
+        argv.extend(size.iter().cloned());
         argv.push(option("iodepth", &share.depth.to_string()));
         argv.push(option("numjobs", &share.jobs.to_string()));
+        if looks_at(index) {
+            beside.extend(verified(assignment, endpoint, &place));
+            let section = Section { place, load: &own, size, share: *share };
+            after.extend(offsets(index, &section, jobs, block));
+        }
     }
     if let Some(endpoint) = log {
         argv.extend(log_section(assignment, endpoint)?);
     }
-    Ok(command_line(assignment, argv, OUTPUT))
-}
-
-/// The volumes of the load and that of the log: the last one when there are several, else the same.
-fn divide<'a>(settings: Settings<'_>, endpoints: &'a [Endpoint]) -> (&'a [Endpoint], Option<&'a Endpoint>) {
-    match endpoints.split_last() {
-        Some((last, [])) if settings.has_log() => (endpoints, Some(last)),
-        Some((last, others)) if settings.has_log() => (others, Some(last)),
-        _ => (endpoints, None),
+    argv.extend(beside);
+    if settings.get(OFFSETS).is_some() {
+        argv.extend(after);
     }
-}
-
-fn option(name: &str, value: &str) -> String {
-    format!("--{name}={value}")
+    Ok(command_line(assignment, argv, OUTPUT))
 }
 
 /// What is measured and how it is told. Milliseconds, since fio takes no fractions of a second.
@@ -134,9 +138,14 @@ fn place(assignment: &Assignment<'_>, endpoint: &Endpoint) -> Result<[String; 2]
     Ok([option("ioengine", engine), option("filename", &escaped(url))])
 }
 
-fn own_size(setting: Option<&str>, endpoint: &Endpoint) -> Option<String> {
-    let known = (endpoint.size > 0).then(|| endpoint.size.to_string());
-    setting.map(str::to_owned).or(known).map(|size| option("size", &size))
+/// The size that a section uses, where it is set or known; what is verified beside the load lies behind it.
+fn own_size(settings: Settings<'_>, name: &str, endpoint: &Endpoint) -> Option<String> {
+    let known = (endpoint.size > 0).then_some(endpoint.size);
+    let most = sample::verified_from(settings, endpoint).or(known);
+    let Some(text) = settings.get(name) else { return most.map(|size| option("size", &size.to_string())) };
+    let set = settings.bytes(name, 1).ok();
+    let cut = set.zip(sample::verified_from(settings, endpoint)).filter(|(set, from)| set > from);
+    Some(option("size", &cut.map_or_else(|| text.to_owned(), |(_, from)| from.to_string())))
 }
 
 /// The second section, in a group of its own so that its figures stand alone. Of the load's options only `direct` holds
@@ -149,7 +158,7 @@ fn log_section(assignment: &Assignment<'_>, endpoint: &Endpoint) -> Result<Vec<S
         option("direct", settings.text("direct", "1")),
     ];
     all.extend(place(assignment, endpoint)?);
-    all.extend(own_size(settings.get("log_size"), endpoint));
+    all.extend(own_size(settings, "log_size", endpoint));
     if settings.get("log_rw").is_none() {
         all.push(option("rw", "write"));
     }

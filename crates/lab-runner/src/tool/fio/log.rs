@@ -88,7 +88,7 @@ fn by_place(entries: Vec<(String, Entry)>, start: u64) -> BTreeMap<Place, f64> {
 /// Every job's entries of one kind of log, with the job's number.
 fn entries(folder: &Path, kind: &str) -> Result<Vec<(String, Entry)>> {
     let mut all = Vec::new();
-    for (job, path) in files(folder, kind)? {
+    for (job, path) in files(folder, LOGS, kind)? {
         let text = raw::text(&path)?;
         // A job that is killed leaves half a line.
         let whole = text.rfind('\n').and_then(|end| text.get(..end)).unwrap_or_default();
@@ -103,8 +103,8 @@ fn entries(folder: &Path, kind: &str) -> Result<Vec<(String, Entry)>> {
 }
 
 /// `load_iops.3.log` is job 3's.
-fn files(folder: &Path, kind: &str) -> Result<BTreeMap<String, PathBuf>> {
-    let begin = format!("{LOGS}_{kind}.");
+pub(super) fn files(folder: &Path, logs: &str, kind: &str) -> Result<BTreeMap<String, PathBuf>> {
+    let begin = format!("{logs}_{kind}.");
     let mut found = BTreeMap::new();
     let listing = fs::read_dir(folder).with_context(|| format!("{}: cannot be listed", folder.display()))?;
     for file in listing {

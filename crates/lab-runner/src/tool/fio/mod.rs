@@ -10,6 +10,8 @@ mod engine;
 mod log;
 mod output;
 mod read;
+mod sample;
+mod sections;
 #[cfg(test)]
 mod tests;
 
@@ -26,3 +28,7 @@ const LOGS: &str = "load";
 const LOG_MILLIS: u64 = 1000;
 /// The name of the second section.
 const LOG_SECTION: &str = "log";
+/// The name of the sections that verify data beside the load.
+const VERIFIED_SECTION: &str = "verified";
+/// The name of the sections that log offsets after it.
+const OFFSETS_SECTION: &str = "offsets";

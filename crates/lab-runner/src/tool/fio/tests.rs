@@ -215,3 +215,89 @@ fn a_rate_is_divided_by_jobs_and_mix() {
     let little = Bench::new(Initiator::Site, &["/dev/sdx"], &[("rate_iops", "2"), ("numjobs", "3")]);
     assert!(little.refusal(ToolKind::Fio).contains("too little"));
 }
+
+/// A load on a file of 64 MiB, with everything that the lab looks at.
+fn sampled(rw: &str, seconds: f64) -> Bench {
+    let settings = [
+        ("rw", rw),
+        ("bs", "4k"),
+        ("iodepth", "4"),
+        ("numjobs", "2"),
+        ("direct", "0"),
+        ("ioengine", "psync"),
+    ];
+    let mut bench = Bench::new(Initiator::Site, &[], &settings);
+    bench.times = (0.0, seconds);
+    let path = bench.file("volume.img");
+    std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+    bench.endpoints = vec![crate::arm::Endpoint { url: path.display().to_string(), size: 64 << 20 }];
+    crate::tool::ask(&mut bench.settings, crate::tool::Keeping::Data);
+    bench
+}
+
+#[test]
+fn what_the_lab_looks_at_is_no_part_of_the_figures() {
+    for rw in ["randread", "write", "randrw", "rw"] {
+        let bench = sampled(rw, 1.3);
+        let measured = bench.run(ToolKind::Fio).unwrap();
+        assert_eq!(measured.flags, [], "{rw}");
+        let raw = bench.raw("fio.json");
+        for (name, direction) in [("read", &measured.load.read), ("write", &measured.load.write)] {
+            let ios = raw.pointer(&format!("/jobs/0/{name}/total_ios")).and_then(Value::as_u64);
+            assert_eq!(Some(direction.as_ref().map_or(0, |direction| direction.ios)), ios, "{rw} {name}");
+        }
+        assert!(
+            measured.extra["sampled_offsets"] >= 64.0 && measured.extra["sampled_offsets"] < 5000.0,
+            "{rw}"
+        );
+        assert!(measured.extra["verified_reads"] >= 1.0, "{rw}");
+        let (jobs, start) = (raw["jobs"].as_array().unwrap().len(), measured.window_start.unwrap());
+        assert_eq!(jobs, 3, "the load, what is verified, and where it went");
+        let end = at(&raw, "/timestamp_ms") / 1000.0;
+        assert!(start + measured.seconds < end, "{start} {end}");
+    }
+}
+
+#[test]
+fn a_load_that_quietly_reads_what_a_cache_holds_is_found() {
+    for (rw, order) in [("randread", "at random"), ("read", "in order")] {
+        let altered = |word: &mut String| {
+            if word == "--size=67043328" {
+                *word = "--size=1m".to_owned();
+            }
+        };
+        let measured = sampled(rw, 0.3).run_altered(ToolKind::Fio, altered).unwrap();
+        let [flag @ Flag::OutsideProfile { detail }] = measured.flags.as_slice() else {
+            panic!("{:?}", measured.flags)
+        };
+        let expected = format!("volume 0: I/Os {order} over 67043328 bytes were asked for: ");
+        assert!(flag.invalidates() && detail.starts_with(&expected), "{detail}");
+    }
+}
+
+#[test]
+fn a_volume_that_loses_data_while_the_load_runs_is_found() {
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let bench = sampled("randread", 1.5);
+    let file = std::fs::File::options().write(true).open(bench.file("volume.img")).unwrap();
+    let over = AtomicBool::new(false);
+    let measured = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                file.write_all_at(&vec![0; 64 << 10], (64 << 20) - (64 << 10)).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        });
+        let measured = bench.run(ToolKind::Fio);
+        over.store(true, Ordering::Relaxed);
+        measured
+    });
+    let measured = measured.unwrap();
+    let [flag @ Flag::Corrupt { detail }] = measured.flags.as_slice() else { panic!("{:?}", measured.flags) };
+    assert!(
+        flag.invalidates() && detail.starts_with("data was lost while the load ran: verify:"),
+        "{detail}"
+    );
+    assert!(measured.load.read.is_some() && measured.load.errors == 0);
+}
