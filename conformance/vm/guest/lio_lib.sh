@@ -53,7 +53,8 @@ chap() {
     echo -n "$CHAP_MUTUAL_SECRET" > "$group/auth/password_mutual"
 }
 
-# target_gone NAME: takes the target down, sessions or not.
+# target_gone NAME: takes the target down, sessions or not. Over iSER it waits for ever now and then, whoever was connected and left: such targets, and the adapter below them, stay until the
+# guest is switched off.
 target_gone() {
     local group=$lio/iscsi/$TARGET_PREFIX:$1/tpgt_1
     target_enabled "$1" 0 && rm "$group/lun/lun_0/unit" && rmdir "$group/lun/lun_0" "$group"/np/* "$group" "${group%/*}"

@@ -4,4 +4,3 @@
 need load rdma_modules rdma_rxe crc32_generic
 need link rdma_link rxe0 rxe
 verbs
-check unlink rdma link delete rxe0

@@ -67,24 +67,29 @@ def main() -> int:
         if options.command == "prepare":
             print(booted.kernel.parent)
             return 0
-        for attempt in range(ATTEMPTS):
-            verdict = attend(options, (cache, booted), last=attempt + 1 == ATTEMPTS)
-            if verdict is not None:
-                return verdict
-        return 2
+        return max(attempts(options, (cache, booted), together) for together in boots(options))
     except HarnessError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def attend(options: argparse.Namespace, place: tuple[Path, image.Image], *, last: bool) -> int | None:
+def attempts(options: argparse.Namespace, place: tuple[Path, image.Image], together: tuple[str, ...]) -> int:
+    """Runs scripts in one guest, anew where the kernel or the emulator broke down. Returns the exit status."""
+    for attempt in range(ATTEMPTS):
+        verdict = attend(options, place, together, last=attempt + 1 == ATTEMPTS)
+        if verdict is not None:
+            return verdict
+    return 2
+
+
+def attend(options: argparse.Namespace, place: tuple[Path, image.Image], together: tuple[str, ...], *, last: bool) -> int | None:
     """One guest with its network and server, all of them new. Returns the exit status, or None when the guest was lost by the kernel's or the
     emulator's own fault and may be tried again."""
     cache, booted = place
     with tempfile.TemporaryDirectory(dir=cache, prefix="run-") as name, Network(LINKS.get(options.command, 1)) as network:
         folder = Path(name)
         with server(options, network, folder) as serving:
-            guest = Guest(booted, network, folder, serving.environment(), scripts(options), tuple(serving.devices()), serving.files())
+            guest = Guest(booted, network, folder, serving.environment(), together, tuple(serving.devices()), serving.files())
             if options.command == "shell":
                 guest.shell()
                 return 0
@@ -129,6 +134,13 @@ def scripts(options: argparse.Namespace) -> tuple[str, ...]:
     if options.kernel == WITHOUT_UBLK:
         default = tuple(script for script in default if script != "ublk")
     return tuple(getattr(options, "script", None) or default)
+
+
+def boots(options: argparse.Namespace) -> list[tuple[str, ...]]:
+    """The scripts to run, by guests. Where the guest serves, each has one of its own: LIO's targets over iSER stay until it is switched off."""
+    if options.command in ("peers", "verbs"):
+        return [(script,) for script in scripts(options)]
+    return [scripts(options)]
 
 
 def server(options: argparse.Namespace, network: Network, folder: Path) -> Server:
