@@ -153,8 +153,8 @@ def server(options: argparse.Namespace, network: Network, folder: Path) -> Serve
 
 
 def judge(guest: Guest, serving: Server, *, last: bool) -> int | None:
-    """Boots the guest, prints each result as it comes, and then the sum. None: the guest was lost and, as this is not the `last` attempt, nothing is
-    judged."""
+    """Boots the guest, prints each result as it comes, and then the sum. None: the guest's kernel broke down or the guest was lost, and, as this is not the
+    `last` attempt, nothing is judged."""
     start = time.monotonic()
     report = Report(guest.scripts)
     print(f"# {guest.image.release}, scripts {' '.join(guest.scripts)}", flush=True)
@@ -165,13 +165,15 @@ def judge(guest: Guest, serving: Server, *, last: bool) -> int | None:
         ended = guest.console.read_text(errors="replace").splitlines()[-1:]
         print(f"# {why} before the first script, which is the emulator's doing; booted again. Its last words: {''.join(ended)}", flush=True)
         why, loss = converse(guest, report, serving)
-    unfinished = not report.complete
-    if unfinished and loss is not None:
+    lost = loss is not None and not report.complete
+    if lost:
         print(f"# the guest was lost: {loss}. The end of its console:", flush=True)
         excerpt("console", list(loss.console))
-        if loss.foreign and not last:
-            print("# that is the kernel's or the emulator's own fault: run again, once", flush=True)
-            return None
+    # A kernel that breaks down may go on for as long as the scripts do.
+    broke_down = loss is not None and (loss.foreign if lost else loss.oops is not None)
+    if broke_down and not last:
+        print(f"# that is the kernel's or the emulator's own fault ({loss}): run again, once", flush=True)
+        return None
     ends = [*report.finish(why if loss is None else f"{why}: {loss}"), report.kernel(guest.console.read_text(errors="replace"), losses=serving.expects_losses)]
     if isinstance(serving, Judged):
         ends.append(report.add("server/shutdown", serving.shut_down()))

@@ -94,6 +94,18 @@ class LossTest(unittest.TestCase):
         status, _ = verdict(guest(self.folder, "# begin disk", "ok mkfs", "# end disk 0", code=1), last=False)
         self.assertEqual(status, 0)
 
+    def test_a_kernel_that_breaks_down_and_goes_on_is_tried_again_once(self) -> None:
+        oops = ("[    5.9] Oops: general protection fault, probably for non-canonical address", "reboot: Power down")
+        lines = ("# begin disk", "not ok login it timed out", "# end disk 0")
+        status, printed = verdict(guest(self.folder, *lines, console=oops), last=False)
+        self.assertIsNone(status)
+        self.assertIn("run again", printed)
+        status, printed = verdict(guest(self.folder, *lines, console=oops), last=True)
+        self.assertEqual(status, 1)
+        self.assertIn("0 passed, 2 failed", printed)
+        status, _ = verdict(guest(self.folder, *lines), last=False)
+        self.assertEqual(status, 1)
+
     def test_clients_of_a_lost_guest_are_not_blamed(self) -> None:
         def unreachable() -> None:
             raise HarnessError("No route to host")
