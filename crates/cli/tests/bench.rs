@@ -52,6 +52,17 @@ fn every_volume_gets_its_part() {
     }
 }
 
+#[test]
+fn a_load_that_only_reads_verifies_a_file_too() {
+    let folder = tempdir().unwrap();
+    let url = format!("file:{}?size=1M", folder.path().join("disk").display());
+    for rw in ["randread", "randwrite"] {
+        let result = bench(&[&url, "--rw", rw, "--verify", "--overwrite", "--runtime", "0.5", "--qd", "4"]);
+        let verified = result["verified"].as_u64().unwrap();
+        assert!(verified >= 1 && result["errors"] == 0 && result["wrong_data"].is_null(), "{rw}: {result}");
+    }
+}
+
 fn failing(arguments: &[&str]) -> (Value, String) {
     let done = begin(&[&["bench", "--json"], arguments].concat()).wait_with_output().unwrap();
     assert_eq!(done.status.code(), Some(1), "{arguments:?}");

@@ -159,7 +159,8 @@ pub fn run_load(
     let config = Config { spin: plan.spin.unwrap_or(usual.spin), congestion: plan.congestion, ..usual };
     let cluster = Cluster::new(1, config)?;
     let turns = cluster.turns();
-    let (own, prepare) = (turns.clone(), if plan.pattern.writes() { as_it_is } else { for_reading });
+    let writes = plan.pattern.writes() || plan.verify;
+    let (own, prepare) = (turns.clone(), if writes { as_it_is } else { for_reading });
     let wish = stop.clone();
     let next = move |volumes: &[Arc<dyn Volume>], environment: &Environment| {
         Ok(Load::new(volumes, plan, LoadControl { progress, stop }, &environment.waker)?.on(own))

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use buf::{BufList, Pool, SharedBuf};
+use buf::{BufList, Pool};
 use protocol::{Entropy, Instant, SeededEntropy};
 use volume::{Completion, Durability, Extent, Geometry, Operation, Outcome};
 
@@ -99,12 +99,13 @@ impl Verifier {
         }
         let (volume, place) = self.place()?;
         let extent = self.extent(place);
+        // Of the pool, as direct I/O wants it.
+        let mut memory = pool.take(usize::try_from(place.bytes()).ok()?)?;
         let operation = if self.state == State::Write {
-            let data = BufList::from(SharedBuf::from(self.pattern(place)));
-            Operation::Write { extent, data, durability: Durability::Cached }
+            memory.copy_from_slice(&self.pattern(place));
+            Operation::Write { extent, data: BufList::from(memory.freeze()), durability: Durability::Cached }
         } else {
-            let into = pool.take(usize::try_from(place.bytes()).ok()?)?;
-            Operation::Read { extent, into }
+            Operation::Read { extent, into: memory }
         };
         Some(Ask { volume, operation })
     }
