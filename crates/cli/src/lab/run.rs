@@ -93,8 +93,9 @@ impl What {
 pub(crate) fn plan(args: &PlanArgs) -> Result<u8> {
     let (loaded, site) = args.what.load()?;
     let scenario = &loaded.scenario;
-    let plan = Plan::new(scenario, args.what.extent(), args.what.budget.map(|span| span.0));
     let present = preflight::present(&site);
+    let can_run = preflight::can_run(scenario, &site, &present);
+    let plan = Plan::new(scenario, args.what.extent(), args.what.budget.map(|span| span.0), &can_run);
     let feasible = Here { site: &site, present: &present }.feasible(scenario, plan.points.clone());
     output::line(describe::plan(&loaded, &feasible)?.trim_end())?;
     if let Some(budget) = args.what.budget {

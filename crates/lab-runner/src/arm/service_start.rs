@@ -13,8 +13,8 @@ use crate::machine::program;
 
 /// How long a service may take until it can be used.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two looks.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Between two looks. The time to the first I/O is exact to this: services are ready within some ten milliseconds.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What a service is called in results and errors.
 #[derive(Debug)]

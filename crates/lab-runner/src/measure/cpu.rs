@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::measure::limits::FOREIGN_PERCENT;
+use crate::measure::limits::{FOREIGN_PERCENT, FOREIGN_SECONDS};
 use crate::measure::process;
 use crate::measure::side::Spent;
 use lab_model::result::{Cpu, CpuShare, Flag};
@@ -183,7 +183,8 @@ fn configuration() -> String {
 
 /// The flags for others' use of the processors: what was foreign, and what the hypervisor gave to other machines.
 pub(crate) fn contended(cpu: &Cpu, machine: &Machine) -> Vec<Flag> {
-    let share = |seconds| percent(seconds, machine.all.all());
+    let told = |seconds: f64| seconds > FOREIGN_SECONDS * f64::from(cpu.processors);
+    let share = |seconds| if told(seconds) { percent(seconds, machine.all.all()) } else { 0.0 };
     let foreign = share(cpu.foreign);
     let stolen = share(cpu.steal);
     let mut flags = Vec::new();
@@ -269,6 +270,16 @@ mod tests {
             matches!(&flags[..], [Flag::Contended { detail }] if detail.starts_with("7.5 %")),
             "{flags:?}"
         );
+    }
+
+    #[test]
+    fn a_window_of_a_few_ticks_is_not_flagged_by_its_edges() {
+        let machine = second();
+        let cpu = Cpu { steal: 0.03, ..account(&machine, &spent(1.25 - 0.03), InterruptTime::Process) };
+        let mut short = machine;
+        short.all = Times { user: 0.07, ..Times::default() };
+        assert!(percent(cpu.foreign, short.all.all()) > FOREIGN_PERCENT);
+        assert_eq!(contended(&cpu, &short), []);
     }
 
     #[test]

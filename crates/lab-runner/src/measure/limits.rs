@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Per cent of the machine's processors that may be foreign in a window before it is flagged as contended: identical runs then still agree within a few per cent.
 pub const FOREIGN_PERCENT: f64 = 5.0;
+/// Seconds of each processor that may be foreign in any window, however short: two clock ticks, as the machine's counters are off by one at either end.
+pub const FOREIGN_SECONDS: f64 = 0.02;
 /// Per cent of a resource's capacity above which it is said to limit: queues grow without bound from there on.
 pub const LIMITING_PERCENT: f64 = 90.0;
 /// Share of a processor's work that must be for the sides bound to it, or it is said to be shared: interrupts of the arm's own packets take up to a quarter.

@@ -1,5 +1,6 @@
 //! What a run measures: points, pairs and the time that they take, within a budget.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lab_model::result::point_name;
@@ -28,8 +29,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// All points of the extent, or as many of them as fit into the budget with the least number of pairs.
-    pub fn new(scenario: &Scenario, extent: Extent, budget: Option<Duration>) -> Self {
+    /// All points of the extent, or as many of them as fit into the budget with the least number of pairs, those that can be run before others.
+    pub fn new(
+        scenario: &Scenario,
+        extent: Extent,
+        budget: Option<Duration>,
+        can_run: &dyn Fn(&Point) -> bool,
+    ) -> Self {
         let arms = scenario.arms.len();
         let mut points = if arms == 0 { Vec::new() } else { sweep::points(scenario, extent) };
         let design = scenario.design.clone();
@@ -48,7 +54,9 @@ impl Plan {
                 budget.as_secs_f64() - plan.control_seconds() - plan.calibration_seconds() - START_SECONDS;
             let fit = (left / plan.point_seconds(plan.design.min_pairs)).floor().max(1.0);
             let fit = points.iter().zip(1_u32..).take_while(|(_, number)| f64::from(*number) <= fit).count();
-            plan.dropped = points.split_off(fit).iter().map(|point| point_name(point)).collect();
+            let dropped;
+            (points, dropped) = choose(scenario, points, fit, can_run);
+            plan.dropped = dropped.iter().map(|point| point_name(point)).collect();
         }
         plan.calibration = calibration::measurements(scenario, &points);
         plan.most_pairs = points.iter().map(|point| primary::design(scenario, point).max_pairs).collect();
@@ -98,6 +106,34 @@ impl Plan {
     }
 }
 
+type Points = Vec<Point>;
+
+/// The `fit` points that say most, in their order, and the others. First come those of whole primary claims, as a claim that misses a point is not tested; then the earlier ones.
+fn choose(
+    scenario: &Scenario,
+    points: Points,
+    fit: usize,
+    can_run: &dyn Fn(&Point) -> bool,
+) -> (Points, Points) {
+    let runs: Vec<bool> = points.iter().map(can_run).collect();
+    let mut chosen = BTreeSet::new();
+    for claim in primary::claims(scenario) {
+        let spoken_of = (0..points.len()).filter(|at| primary::speaks(scenario, claim, &points[*at]));
+        let with_claim: BTreeSet<usize> = spoken_of.chain(chosen.iter().copied()).collect();
+        if with_claim.len() <= fit && with_claim.iter().all(|at| runs[*at]) {
+            chosen = with_claim;
+        }
+    }
+    let mut others: Vec<usize> = (0..points.len()).filter(|at| !chosen.contains(at)).collect();
+    others.sort_by_key(|at| !runs[*at]);
+    let room = fit - chosen.len();
+    chosen.extend(others.into_iter().take(room));
+    let (kept, dropped): (Vec<_>, Vec<_>) =
+        points.into_iter().enumerate().partition(|(at, _)| chosen.contains(at));
+    let without_places = |points: Vec<(usize, Point)>| points.into_iter().map(|(_, point)| point).collect();
+    (without_places(kept), without_places(dropped))
+}
+
 /// Seconds for starting targets, the integrity pass and the quiet gate.
 const START_SECONDS: f64 = 10.0;
 
@@ -114,15 +150,44 @@ mod tests {
     #[test]
     fn a_budget_drops_the_least_valuable_points_and_names_them() {
         let scenario = toml::from_str(SCENARIO).unwrap();
-        let whole = Plan::new(&scenario, Extent::Full, None);
+        let whole = Plan::new(&scenario, Extent::Full, None, &|_| true);
         assert_eq!((whole.points.len(), whole.dropped.len()), (4, 0));
         assert_eq!(whole.seconds(), Seconds { least: 4.0 * 40.0 + 40.0, most: 4.0 * 80.0 + 2.0 * 40.0 });
         assert_eq!(whole.measurements(), 50);
-        let short = Plan::new(&scenario, Extent::Full, Some(Duration::from_secs(135)));
+        let short = Plan::new(&scenario, Extent::Full, Some(Duration::from_secs(135)), &|_| true);
         assert_eq!(short.points.len(), 2);
         assert_eq!(short.points[0][0].value, "8k");
         assert_eq!(short.dropped, ["bs=16k", "bs=32k"]);
-        let least = Plan::new(&scenario, Extent::Full, Some(Duration::from_secs(1)));
+        let least = Plan::new(&scenario, Extent::Full, Some(Duration::from_secs(1)), &|_| true);
         assert_eq!(least.points.len(), 1, "one point is measured in any case");
+    }
+
+    #[test]
+    fn a_budget_keeps_the_points_of_whole_primary_claims() {
+        let claim = |id: &str, at: &str, test: &str| {
+            format!("[[claim]]\nid='{id}'\ntext='t'\nprimary=true\nat={{bs='{at}'}}\ntest='{test}'\n")
+        };
+        let text = SCENARIO.to_owned()
+            + &claim("two", "16k", "ratio(iops, bs=4k) / ratio(iops) > 1")
+            + &claim("one", "32k", "ratio(iops) > 1");
+        let scenario = toml::from_str(&text).unwrap();
+        let kept_of = |seconds, can_run: &dyn Fn(&Point) -> bool| {
+            let plan = Plan::new(&scenario, Extent::Full, Some(Duration::from_secs(seconds)), can_run);
+            assert_eq!(plan.points.len() + plan.dropped.len(), 4);
+            plan.points.iter().map(|point| point[0].value.clone()).collect::<Vec<_>>()
+        };
+        let kept = |seconds| kept_of(seconds, &|_| true);
+        assert_eq!(kept(1), ["32k"], "the other claim takes two points");
+        let control = Plan::new(&scenario, Extent::Full, None, &|_| true).control_seconds();
+        let budget =
+            |points: f64| Duration::from_secs_f64(control + START_SECONDS + points * 40.0 + 1.0).as_secs();
+        assert_eq!(kept(budget(2.0)), ["4k", "16k"]);
+        assert_eq!(kept(budget(3.0)), ["4k", "16k", "32k"]);
+        let without = |value: &'static str| move |point: &Point| point[0].value != value;
+        assert_eq!(
+            kept_of(budget(2.0), &without("16k")),
+            ["8k", "32k"],
+            "what cannot be run is kept for nothing"
+        );
     }
 }

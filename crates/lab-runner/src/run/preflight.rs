@@ -54,6 +54,18 @@ pub fn present(site: &Site) -> Present {
     present
 }
 
+/// Whether any arm can be run at a point, here.
+pub fn can_run<'a>(
+    scenario: &'a Scenario,
+    site: &'a Site,
+    present: &'a Present,
+) -> impl Fn(&Point) -> bool + 'a {
+    move |point| {
+        let feasible = Here { site, present }.feasible(scenario, vec![point.clone()]);
+        feasible.points.iter().any(|point| !point.arms.is_empty())
+    }
+}
+
 /// Refuses a scenario that is wrong, cannot be run here, or would overwrite something.
 pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<String>) -> Result<Present> {
     let errors = lint::errors(scenario);

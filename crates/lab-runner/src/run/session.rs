@@ -79,7 +79,11 @@ pub struct Ended {
 
 /// Runs a scenario. `stop` ends it between two measurements.
 pub fn run(options: Options, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Ended> {
-    let plan = Plan::new(&options.scenario.scenario, options.extent, options.budget);
+    let looked = preflight::present(&options.site);
+    let plan = {
+        let can_run = preflight::can_run(&options.scenario.scenario, &options.site, &looked);
+        Plan::new(&options.scenario.scenario, options.extent, options.budget, &can_run)
+    };
     let present = preflight::check(&options.scenario.scenario, &plan, &options.site, &options.destroy)?;
     preflight::expendable(&options.scenario.scenario, &options.site, &options.destroy)?;
     let commit = options.linerate.parent().and_then(environment::commit_of);
@@ -132,7 +136,7 @@ pub fn resume(
     if let Some(what) = torn.left.first() {
         bail!("{what}; the run cannot go on beside it");
     }
-    let mut plan = Plan::new(&scenario.scenario, record.extent(), None);
+    let mut plan = Plan::new(&scenario.scenario, record.extent(), None, &|_| true);
     plan.points.retain(|point| !record.budget_dropped.contains(&point_name(point)));
     plan.dropped.clone_from(&record.budget_dropped);
     let present = preflight::check(&scenario.scenario, &plan, &record.site, &BTreeSet::new())?;
