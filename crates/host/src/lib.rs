@@ -13,6 +13,7 @@ mod endpoint_id;
 mod folder;
 mod journal;
 mod look_up;
+mod polled;
 mod service;
 mod state;
 mod stream;
@@ -32,6 +33,7 @@ pub use datagram::{
 pub use endpoint_id::{EndpointId, ListenerId};
 pub use folder::Folder;
 pub use journal::{Event, Journal, Kind, Level, Recording, Silent};
+pub use polled::Polled;
 pub use look_up::{Resolver, SecretReader};
 pub use service::{CoreIndex, Postbox, Service, World};
 pub use state::{MemoryState, StateError, StateErrorKind, StateStore, VolumeState};

@@ -39,7 +39,7 @@ pub use ::volume::{
     Designator, Durability, Extent, Features, Geometry, Identity, Limits, OpenError, Operation, Outcome,
     Volume, VolumeErrorKind, reservation,
 };
-pub use buf::{Buf, BufList, Foreign, SharedBuf};
+pub use buf::{Buf, BufList, Foreign, Heap, MemorySource, SharedBuf};
 pub use check::{CheckError, CheckErrorCause, CheckPlan, CheckResult};
 pub use checksum::{Algorithm, ChecksumPlan};
 pub use client::{

@@ -135,16 +135,16 @@ impl Load {
         let loaded: Result<Vec<LoadedVolume>, OpenError> = (volumes.iter().enumerate())
             .map(|(index, volume)| LoadedVolume::open(volume.as_ref(), &plan, polls.waker(index)))
             .collect();
+        let room = (plan.depth + 2) * plan.block.next_power_of_two().max(4096) * 2 + verified_memory(&plan);
+        let pool = pool_for(volumes, room);
         Ok(Self {
             plan,
             volumes: loaded?,
             next_volume: 0,
             polls,
             wanted: Vec::with_capacity(volumes.len()),
-            pool: Pool::new(
-                (plan.depth + 1) * plan.block.next_power_of_two().max(4096) * 2 + verified_memory(&plan),
-            ),
-            data: SharedBuf::from(bytes),
+            data: data_of(&pool, bytes),
+            pool,
             dice,
             slots: vec![Slot { counts_from: Instant::ZERO, is_read: true, volume: 0, start: 0 }; plan.depth],
             free: (0..plan.depth).collect(),
@@ -386,6 +386,23 @@ impl Load {
         self.counter.finish();
         self.counter.result.spread = self.volumes.iter().map(|volume| volume.spread.clone()).collect();
         self.counter.result.clone()
+    }
+}
+
+/// A pool of memory that the volumes reach best.
+fn pool_for(volumes: &[Arc<dyn Volume>], room: usize) -> Pool {
+    let preferred = volumes.iter().find_map(|volume| volume.memory());
+    preferred.map_or_else(|| Pool::new(room), |source| Pool::with_source(room, source))
+}
+
+/// What all writes write: in the pool's memory, if it has room for that.
+fn data_of(pool: &Pool, bytes: Vec<u8>) -> SharedBuf {
+    match pool.take(bytes.len()) {
+        Some(mut data) => {
+            data.copy_from_slice(&bytes);
+            data.freeze()
+        }
+        None => SharedBuf::from(bytes),
     }
 }
 

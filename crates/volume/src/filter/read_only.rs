@@ -67,6 +67,10 @@ impl Volume for ReadOnly {
         self.inner.last_error()
     }
 
+    fn memory(&self) -> Option<Arc<dyn buf::MemorySource>> {
+        self.inner.memory()
+    }
+
     fn statistics(&self) -> Option<StatsSnapshot> {
         self.inner.statistics()
     }
