@@ -8,7 +8,7 @@ use clap::Parser;
 use lab_model::scenario::Scenario;
 use lab_model::scenario::catalogue::{self, Loaded};
 use lab_model::scenario::describe;
-use lab_model::scenario::sweep::Extent;
+use lab_model::scenario::sweep::{Extent, Point};
 use lab_runner::run::plan::Plan;
 use lab_runner::run::preflight::{self, Here, NotTestable};
 use lab_runner::run::progress::{Event, Observer};
@@ -94,9 +94,10 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<u8> {
     let (loaded, site) = args.what.load()?;
     let scenario = &loaded.scenario;
     let present = preflight::present(&site);
-    let can_run = preflight::can_run(scenario, &site, &present);
+    let here = Here { site: &site, present: &present };
+    let can_run = |point: &Point| here.can_run(scenario, point);
     let plan = Plan::new(scenario, args.what.extent(), args.what.budget.map(|span| span.0), &can_run);
-    let feasible = Here { site: &site, present: &present }.feasible(scenario, plan.points.clone());
+    let feasible = here.feasible(scenario, plan.points.clone());
     output::line(describe::plan(&loaded, &feasible)?.trim_end())?;
     if let Some(budget) = args.what.budget {
         output::line(&format!(
@@ -106,8 +107,8 @@ pub(crate) fn plan(args: &PlanArgs) -> Result<u8> {
         ))?;
         plan.dropped.iter().try_for_each(|name| output::line(&format!("  dropped: {name}")))?;
     }
-    match preflight::check(scenario, &plan, &site, &BTreeSet::new()) {
-        Ok(_) => output::line("\nIt can be run here.").map(|()| 0),
+    match preflight::check(scenario, &plan, here, &BTreeSet::new()) {
+        Ok(()) => output::line("\nIt can be run here.").map(|()| 0),
         Err(error) if error.downcast_ref::<NotTestable>().is_some() => {
             output::line(&format!("\n{error}")).map(|()| NOT_TESTABLE)
         }

@@ -54,27 +54,15 @@ pub fn present(site: &Site) -> Present {
     present
 }
 
-/// Whether any arm can be run at a point, here.
-pub fn can_run<'a>(
-    scenario: &'a Scenario,
-    site: &'a Site,
-    present: &'a Present,
-) -> impl Fn(&Point) -> bool + 'a {
-    move |point| {
-        let feasible = Here { site, present }.feasible(scenario, vec![point.clone()]);
-        feasible.points.iter().any(|point| !point.arms.is_empty())
-    }
-}
-
 /// Refuses a scenario that is wrong, cannot be run here, or would overwrite something.
-pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<String>) -> Result<Present> {
+pub fn check(scenario: &Scenario, plan: &Plan, here: Here<'_>, destroy: &BTreeSet<String>) -> Result<()> {
     let errors = lint::errors(scenario);
     if !errors.is_empty() {
         let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
         bail!("{} is not run, because its results would mislead:\n  - {}", scenario.id, words.join("\n  - "));
     }
-    let present = present(site);
-    let feasible = Here { site, present: &present }.feasible(scenario, plan.points.clone());
+    let site = here.site;
+    let feasible = here.feasible(scenario, plan.points.clone());
     if !feasible.runs {
         return Err(NotTestable { scenario: scenario.id.clone(), missing: feasible.missing }.into());
     }
@@ -88,7 +76,7 @@ pub fn check(scenario: &Scenario, plan: &Plan, site: &Site, destroy: &BTreeSet<S
             device::may_overwrite(Path::new(endpoint), destroy)?;
         }
     }
-    Ok(present)
+    Ok(())
 }
 
 /// Refuses a site that asks for drives to be preconditioned which nobody declared expendable.
@@ -145,6 +133,12 @@ pub struct Here<'a> {
 }
 
 impl Here<'_> {
+    /// Whether any arm can be run at a point.
+    pub fn can_run(&self, scenario: &Scenario, point: &Point) -> bool {
+        let feasible = self.feasible(scenario, vec![point.clone()]);
+        feasible.points.iter().any(|point| !point.arms.is_empty())
+    }
+
     /// What can be run here of these points.
     pub fn feasible(&self, scenario: &Scenario, points: Vec<Point>) -> Feasibility {
         Feasibility::of(scenario, points, self)

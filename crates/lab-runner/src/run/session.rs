@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use super::afar::{Binding, Fleet};
 use super::measurement;
 use super::plan::Plan;
+use super::preflight::Here;
 use super::progress::{Event, Observer, clock};
 use super::stage::{Furnishing, Ground, Stage};
 use super::store::{Block, Opened, RunRecord, Store};
@@ -79,12 +80,11 @@ pub struct Ended {
 
 /// Runs a scenario. `stop` ends it between two measurements.
 pub fn run(options: Options, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Ended> {
-    let looked = preflight::present(&options.site);
-    let plan = {
-        let can_run = preflight::can_run(&options.scenario.scenario, &options.site, &looked);
-        Plan::new(&options.scenario.scenario, options.extent, options.budget, &can_run)
-    };
-    let present = preflight::check(&options.scenario.scenario, &plan, &options.site, &options.destroy)?;
+    let present = preflight::present(&options.site);
+    let here = Here { site: &options.site, present: &present };
+    let can_run = |point: &Point| here.can_run(&options.scenario.scenario, point);
+    let plan = Plan::new(&options.scenario.scenario, options.extent, options.budget, &can_run);
+    preflight::check(&options.scenario.scenario, &plan, here, &options.destroy)?;
     preflight::expendable(&options.scenario.scenario, &options.site, &options.destroy)?;
     let commit = options.linerate.parent().and_then(environment::commit_of);
     let record = RunRecord {
@@ -139,7 +139,9 @@ pub fn resume(
     let mut plan = Plan::new(&scenario.scenario, record.extent(), None, &|_| true);
     plan.points.retain(|point| !record.budget_dropped.contains(&point_name(point)));
     plan.dropped.clone_from(&record.budget_dropped);
-    let present = preflight::check(&scenario.scenario, &plan, &record.site, &BTreeSet::new())?;
+    let present = preflight::present(&record.site);
+    let here = Here { site: &record.site, present: &present };
+    preflight::check(&scenario.scenario, &plan, here, &BTreeSet::new())?;
     let ready = Prepared { plan, present, store, record, ledger };
     Session::new(scenario, linerate, ready, Whom { observer, stop }).run()
 }
