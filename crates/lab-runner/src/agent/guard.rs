@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::limits::{SETTINGS, VOLUMES, WORD};
 use crate::arm::{Endpoint, Volumes};
 use crate::machine::device;
+use crate::tool::ADDED;
 use lab_model::scenario::{ToolKind, options};
 
 /// fio's engines by name; fio would also load one from a file.
@@ -121,11 +122,11 @@ pub(crate) fn mount_point(folder: &Path, name: &str) -> PathBuf {
     folder.join("mounts").join(name)
 }
 
-/// Options of a load: those that scenarios may use, with values that are words.
+/// Options of a load: those that scenarios may use and those that the runner adds, with values that are words.
 pub(crate) fn settings(tool: ToolKind, settings: &BTreeMap<String, String>) -> Result<()> {
     ensure!(settings.len() <= SETTINGS, "{} settings are more than {SETTINGS}", settings.len());
     for (name, value) in settings {
-        if options::find(tool, name).is_none() {
+        if options::find(tool, name).is_none() && !ADDED.contains(&name.as_str()) {
             bail!("setting {name:?} is refused: {tool:?} has {}", options::names(tool));
         }
         let checked = if options::LAB.iter().any(|own| own.name == name) { Ok(()) } else { word(value) };
@@ -219,5 +220,13 @@ mod tests {
         ] {
             assert!(of(name, value).is_err(), "{name}={value}");
         }
+    }
+
+    #[test]
+    fn settings_may_be_those_that_the_runner_adds() {
+        let mut added = BTreeMap::new();
+        crate::tool::ask(&mut added, crate::tool::Keeping::Data);
+        assert_eq!(added.len(), ADDED.len());
+        settings(ToolKind::Fio, &added).unwrap();
     }
 }

@@ -28,6 +28,7 @@ pub use assignment::{Assignment, Measured};
 pub(crate) use fio::engine;
 pub use fio::{LIBISCSI_ENGINE, LINERATE_ENGINE};
 pub use sample::{Keeping, ask};
+pub(crate) use settings::ADDED;
 
 use std::process::ExitStatus;
 

@@ -12,10 +12,12 @@ const READAHEAD: &str = "readahead";
 /// What stands before the name of an option of the second section.
 pub(super) const LOG: &str = "log_";
 
-/// Asks for a sample of offsets. The runner adds it and [`DATA`]; no scenario can name them.
+/// Asks for a sample of offsets.
 pub(super) const OFFSETS: &str = "sample_offsets";
 /// Asks for data to be verified during the load.
 pub(super) const DATA: &str = "sample_data";
+/// What the runner adds, on whichever machine the load runs; no scenario can name them.
+pub(crate) const ADDED: [&str; 2] = [OFFSETS, DATA];
 
 /// The settings of one assignment.
 #[derive(Debug, Clone, Copy)]
@@ -83,10 +85,8 @@ impl<'a> Settings<'a> {
     pub(super) fn verbatim(self, except: &[&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.0.iter().filter_map(move |(name, value)| {
             let of_the_lab = options::LAB.iter().any(|known| known.name == name);
-            let ours = of_the_lab
-                || name.starts_with(LOG)
-                || name == READAHEAD
-                || [OFFSETS, DATA].contains(&name.as_str());
+            let ours =
+                of_the_lab || name.starts_with(LOG) || name == READAHEAD || ADDED.contains(&name.as_str());
             (!ours && !except.contains(&name.as_str())).then_some((name.as_str(), value.as_str()))
         })
     }
