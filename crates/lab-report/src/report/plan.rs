@@ -6,6 +6,7 @@ use super::chart::{Chart, Series, Shape, Vertical};
 use super::compare::Comparison;
 use super::series::{Group, Measured, values_of};
 use super::summary::Summary;
+use super::svg::COLOURS;
 use super::table::Table;
 use super::units::{self, Unit};
 use super::values::summary;
@@ -203,9 +204,37 @@ fn legible(chart: Chart) -> Vec<Chart> {
     parts.collect()
 }
 
+/// Arms keep their colours from chart to chart, of which there are fewer than a scenario may have arms: where two arms of a chart have the same, the later one takes one
+/// that no other has there.
+fn tell_apart(chart: &mut Chart) {
+    let mut places: Vec<usize> = chart.series.iter().map(|series| series.colour).collect();
+    places.sort_unstable();
+    places.dedup();
+    let mut taken = [false; COLOURS];
+    let mut moved = Vec::new();
+    for place in places {
+        match taken.get_mut(place % COLOURS) {
+            Some(own) if !*own => *own = true,
+            _ => moved.push(place),
+        }
+    }
+    for place in moved {
+        let Some(free) = taken.iter().position(|taken| !taken) else { return };
+        if let Some(own) = taken.get_mut(free) {
+            *own = true;
+        }
+        chart
+            .series
+            .iter_mut()
+            .filter(|series| series.colour == place)
+            .for_each(|series| series.colour = free);
+    }
+}
+
 /// Finishes the charts of a figure, each with an identifier of its own.
 pub(crate) fn number(id: &str, charts: &mut [Chart]) {
     for (place, chart) in charts.iter_mut().enumerate() {
+        tell_apart(chart);
         chart.finish(format!("{id}-{place}"));
     }
 }
@@ -264,6 +293,22 @@ mod tests {
         let mut charts = vec![chart];
         shorten(&mut charts, &mut Vec::new());
         charts
+    }
+
+    #[test]
+    fn arms_of_a_chart_have_colours_of_their_own() {
+        let mut charts = vec![chart(Shape::Bars, 18, 1)];
+        // All arms but the seventh, which was not measured.
+        charts[0].series.retain(|series| series.colour != 6);
+        number("x", &mut charts);
+        let mut colours: Vec<usize> = charts[0].series.iter().map(|series| series.colour % COLOURS).collect();
+        assert_eq!(colours[..2], [0, 0], "the first ones keep theirs");
+        assert_eq!(colours[colours.len() - 1], 6);
+        colours.dedup();
+        let count = colours.len();
+        colours.sort_unstable();
+        colours.dedup();
+        assert_eq!((count, colours.len()), (8, 8), "each arm has one, and no two have the same");
     }
 
     #[test]

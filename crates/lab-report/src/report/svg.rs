@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// How many colours the style sheet has for series.
-const COLOURS: usize = 8;
+pub(crate) const COLOURS: usize = 8;
 /// Dashes of lines; the script uses the same in the same order.
 const DASHES: [&str; 4] = ["", "6 3", "2 3", "8 3 2 3"];
 /// Opacities of bars; the script uses the same in the same order.
