@@ -85,6 +85,8 @@ SUITES = {
         Step("fio", "conformance/fio/run.py", 1800),
         Step("attach", "conformance/attach/run.py", 900),
         Step("contract", "cargo build --quiet -p linerate --example contract && conformance/contract/run.py", 1800),
+        Step("shared memory", "conformance/attach/shared_memory.py", 900),
+        Step("the howto of shared memory", "conformance/attach/howto.py", 1200),
         Step("attach as a file", "conformance/attach/fuse.py", 900),
         Step("device", "conformance/device/run.py", 1500),
         Step("nat", "conformance/nat/run.py", 600),

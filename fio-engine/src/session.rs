@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linerate::{
-    Buf, BufList, ClientConfig, Durability, Error, Extent, Inline, InlineDone, Operation, Outcome,
-    VolumeErrorKind, VolumeUrl, Wait,
+    Buf, BufList, ClientConfig, Durability, Error, Extent, Foreign, Heap, Inline, InlineDone, Operation,
+    Outcome, VolumeErrorKind, VolumeUrl, Wait,
 };
 
 use crate::memory::{Lent, Memory};
@@ -126,6 +126,13 @@ impl Session {
         let (ready, fetched, lingering) = (VecDeque::new(), Vec::new(), Vec::new());
         let complaint = Complaint::None;
         Ok(Self { inline, shapes, asked, free, ended, lingering, stored: 0, ready, fetched, complaint })
+    }
+
+    /// Memory for buffers, where the volumes reach it best.
+    pub fn memory(&mut self, len: usize) -> Option<Box<dyn Foreign>> {
+        let mut volumes = (0..self.shapes.len()).filter_map(|disk| self.inline.volume(disk));
+        let source = volumes.find_map(|volume| volume.memory()).unwrap_or_else(|| Arc::new(Heap));
+        source.obtain(len.next_power_of_two().max(4096))
     }
 
     /// Bytes of each volume.

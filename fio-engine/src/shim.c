@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fio.h"
@@ -29,6 +30,14 @@ void linerate_fio_close(void *session);
 int linerate_fio_queue(void *session, const struct request *request);
 int linerate_fio_fetch(void *session, uint32_t least, uint32_t most, int64_t nanoseconds);
 void *linerate_fio_event(const void *session, uint32_t index, int *error);
+void *linerate_fio_memory(void *session, size_t len, void **memory);
+void linerate_fio_release(void *owner);
+
+/* What a job has. */
+struct job {
+	void *session;
+	void *memory; /* who owns the buffers */
+};
 
 struct engine_options {
 	void *pad; /* fio keeps its job's address at offset 0 */
@@ -98,14 +107,55 @@ static int engine_setup(struct thread_data *td)
 
 static int engine_init(struct thread_data *td)
 {
-	td->io_ops_data = linerate_fio_open(options_of(td)->uri, options_of(td)->spin);
-	return td->io_ops_data ? 0 : 1;
+	struct job *job = calloc(1, sizeof(*job));
+
+	if (!job)
+		return 1;
+	job->session = linerate_fio_open(options_of(td)->uri, options_of(td)->spin);
+	if (!job->session) {
+		free(job);
+		return 1;
+	}
+	td->io_ops_data = job;
+	return 0;
+}
+
+static void *session_of(struct thread_data *td)
+{
+	struct job *job = td->io_ops_data;
+
+	return job->session;
+}
+
+/* Buffers lie where the volumes reach them without a copy, if there is such a place. */
+static int engine_iomem_alloc(struct thread_data *td, size_t len)
+{
+	struct job *job = td->io_ops_data;
+
+	job->memory = linerate_fio_memory(job->session, len, (void **) &td->orig_buffer);
+	return job->memory ? 0 : 1;
+}
+
+static void engine_iomem_free(struct thread_data *td)
+{
+	struct job *job = td->io_ops_data;
+
+	if (job && job->memory) {
+		linerate_fio_release(job->memory);
+		job->memory = NULL;
+	}
 }
 
 static void engine_cleanup(struct thread_data *td)
 {
-	if (td->io_ops_data)
-		linerate_fio_close(td->io_ops_data);
+	struct job *job = td->io_ops_data;
+
+	if (!job)
+		return;
+	linerate_fio_close(job->session);
+	if (job->memory)
+		linerate_fio_release(job->memory);
+	free(job);
 	td->io_ops_data = NULL;
 }
 
@@ -140,7 +190,7 @@ static enum fio_q_status engine_queue(struct thread_data *td, struct io_u *io_u)
 	};
 
 	fio_ro_check(td, io_u);
-	io_u->error = kind < 0 ? EOPNOTSUPP : linerate_fio_queue(td->io_ops_data, &request);
+	io_u->error = kind < 0 ? EOPNOTSUPP : linerate_fio_queue(session_of(td), &request);
 	if (!io_u->error)
 		return FIO_Q_QUEUED;
 	td_verror(td, io_u->error, "xfer");
@@ -151,13 +201,13 @@ static int engine_getevents(struct thread_data *td, unsigned int least, unsigned
 {
 	int64_t nanoseconds = limit ? (int64_t) limit->tv_sec * 1000000000 + limit->tv_nsec : -1;
 
-	return linerate_fio_fetch(td->io_ops_data, least, most, nanoseconds);
+	return linerate_fio_fetch(session_of(td), least, most, nanoseconds);
 }
 
 static struct io_u *engine_event(struct thread_data *td, int index)
 {
 	int error = 0;
-	struct io_u *io_u = linerate_fio_event(td->io_ops_data, index, &error);
+	struct io_u *io_u = linerate_fio_event(session_of(td), index, &error);
 
 	if (io_u) {
 		io_u->error = error;
@@ -179,6 +229,8 @@ static struct ioengine_ops operations = {
 	.setup = engine_setup,
 	.init = engine_init,
 	.cleanup = engine_cleanup,
+	.iomem_alloc = engine_iomem_alloc,
+	.iomem_free = engine_iomem_free,
 	.queue = engine_queue,
 	.getevents = engine_getevents,
 	.event = engine_event,

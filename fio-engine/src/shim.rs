@@ -92,6 +92,37 @@ pub unsafe extern "C" fn linerate_fio_close(session: *mut Session) {
     drop(unsafe { Box::from_raw(session) });
 }
 
+/// Memory for a job's buffers, where its volumes reach it best: who owns it, for [`linerate_fio_release`], and where it is. Null when there is none.
+///
+/// # Safety
+/// `session` is open; `memory` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linerate_fio_memory(
+    session: *mut Session,
+    len: usize,
+    memory: *mut *mut c_void,
+) -> *mut c_void {
+    // SAFETY: by the caller's promise.
+    let session = unsafe { &mut *session };
+    let Some(mut owner) = session.memory(len) else {
+        say(&format!("there are no {len} bytes of memory for buffers"));
+        return ptr::null_mut();
+    };
+    // SAFETY: by the caller's promise.
+    unsafe { *memory = owner.memory().as_mut_ptr().cast() };
+    Box::into_raw(Box::new(owner)).cast()
+}
+
+/// Gives memory back that [`linerate_fio_memory`] gave.
+///
+/// # Safety
+/// `owner` came from there and was not given back yet; nobody uses its memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn linerate_fio_release(owner: *mut c_void) {
+    // SAFETY: by the caller's promise.
+    drop(unsafe { Box::from_raw(owner.cast::<Box<dyn linerate::Foreign>>()) });
+}
+
 /// A request, as `shim.c` fills it in.
 #[derive(Debug)]
 #[repr(C)]

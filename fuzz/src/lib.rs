@@ -44,6 +44,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("scsi_command", targets::scsi::command),
     ("scsi_initiator", targets::scsi::answers),
     ("scsi_parameter_lists", targets::scsi::parameter_lists),
+    ("virtio_device", targets::virtio::device),
+    ("virtio_driver", targets::virtio::driver),
 ];
 
 /// The target of that name.

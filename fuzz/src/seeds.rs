@@ -31,7 +31,7 @@ use ::nvme::subsystem::Subsystems;
 use ::nvme::{controller, features, host, reservation};
 use attach::nbd::wire::{Command, CommandFlags, RequestHeader};
 use buf::{Buf, BufList, Pool};
-use fuzz::targets::{iscsi, iser, iwarp, nbd, nvme, roce_endpoint};
+use fuzz::targets::{iscsi, iser, iwarp, nbd, nvme, roce_endpoint, virtio};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
 use volume::reservation::{Command as Change, Registrant, Registration, ReservationType, View};
@@ -532,6 +532,24 @@ fn nbd_requests() -> Vec<u8> {
     said
 }
 
+/// A queue of each layout, with what may be agreed on, and with a region that keeps track.
+fn write_virtio() -> std::io::Result<()> {
+    for (name, bits) in [
+        ("split", 0),
+        ("packed", 1),
+        ("split-events", 6),
+        ("packed-events", 7),
+        ("split-kept", 0x80),
+        ("packed-kept", 0x81),
+    ] {
+        write("virtio_device", &format!("ours-{name}"), &virtio::device_script(bits))?;
+    }
+    for (name, bits) in [("split", 2), ("packed", 3)] {
+        write("virtio_driver", &format!("ours-{name}"), &virtio::driver_script(bits))?;
+    }
+    Ok(())
+}
+
 fn main() -> std::io::Result<()> {
     write_conversations()?;
     write_iscsi()?;
@@ -542,6 +560,7 @@ fn main() -> std::io::Result<()> {
     write_iwarp()?;
     write_roce()?;
     write_nvme_rdma()?;
+    write_virtio()?;
     write(
         "nbd_negotiation",
         "ours",

@@ -38,8 +38,11 @@ EAST, EAST_AGAIN, WEST = 2, 3, 4
 SHARED_UUID = "0b3f5f0e-6a1d-4c58-9f2b-7d1f0c9a4e21"
 """The identity of a volume that both say they have."""
 
-VOLUMES = {"ram": 256, "file": 256, "vhost": 64, "chap": 16, "mutual": 16}
-"""The volumes and their sizes in MiB. `vhost` is attached to the guest as a disk; the last two ask for CHAP, one-way and mutual."""
+VOLUMES = {"ram": 256, "file": 256, "vhost": 64, "packed": 64, "chap": 16, "mutual": 16}
+"""The volumes and their sizes in MiB. `vhost` and `packed` are attached to the guest as disks, the latter with packed rings; the last two ask for CHAP, one-way and mutual."""
+
+DISKS = {"vhost": "", "packed": ",packed=on"}
+"""Disks of the guest in its own memory, in the order in which it names them, with QEMU's options."""
 
 
 class Server:
@@ -148,18 +151,25 @@ class Linerate(Judged):
         self._many.start([*portals(1), *volumes({f"many-{number:04}": "null:64M" for number in range(MANY)})])
         for name, daemon in self._pair.items():
             daemon.start(self._pair_config(name))
+        self._attach()
+
+    def _attach(self) -> None:
+        """Starts the adapter, also again: one process with both disks of the guest."""
         attached = self.folder / "attached"
-        url = f"nvme+tcp://{SERVER_ADDRESS}:{NVME_PORT}/{SUBSYSTEM_PREFIX}:vhost/1"
-        arguments = ["attach", url, str(self.folder / "vhost.sock"), "--as", "vhost-user", "--ready-file", str(attached)]
+        attached.unlink(missing_ok=True)
+        places = []
+        for name in DISKS:
+            places += [f"nvme+tcp://{SERVER_ADDRESS}:{NVME_PORT}/{SUBSYSTEM_PREFIX}:{name}/1", str(self.folder / f"{name}.sock")]
+        arguments = ["attach", *places, "--as", "vhost-user", "--ready-file", str(attached)]
         self._adapter = self.spawn([self._binary, *arguments], env={"RUST_BACKTRACE": "1"})
         self.wait(self._adapter, attached)
 
     def devices(self) -> list[str]:
-        return [
-            *("-object", f"memory-backend-memfd,id=memory,size={MEMORY_MIB}M,share=on", "-machine", "memory-backend=memory"),
-            *("-chardev", f"socket,id=vhost,path={self.folder / 'vhost.sock'}"),
-            *("-device", "vhost-user-blk-pci,chardev=vhost,num-queues=2"),
-        ]
+        devices = ["-object", f"memory-backend-memfd,id=memory,size={MEMORY_MIB}M,share=on", "-machine", "memory-backend=memory"]
+        for name, options in DISKS.items():
+            devices += ["-chardev", f"socket,id={name},path={self.folder / name}.sock,reconnect=1"]
+            devices += ["-device", f"vhost-user-blk-pci,chardev={name},num-queues=2{options}"]
+        return devices
 
     def files(self) -> dict[str, Path]:
         return with_libraries("linerate", self._binary, self.folder)
@@ -170,6 +180,10 @@ class Linerate(Judged):
                 if (code := self._pair[name].stop()) != 0:
                     raise HarnessError(f"the server {name} ended with {code} on SIGTERM")
                 self._pair[name].start(self._pair_config(name))
+            case ["kill", "adapter"]:
+                assert self._adapter is not None
+                self._adapter.stop(signal.SIGKILL)
+                self._attach()
             case ["reload", "more"]:
                 self.main.reload(self._with_more())
             case ["reload", "fewer"]:

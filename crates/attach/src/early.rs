@@ -9,7 +9,7 @@ use names::VolumeUrl;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-/// Listens until it is dropped.
+/// Listens until it is dropped, or the first signal has come.
 pub(crate) struct Early {
     handle: Handle,
     thread: Option<JoinHandle<()>>,

@@ -12,6 +12,7 @@ mod limits;
 mod listen_address;
 mod memory;
 pub mod nbd;
+mod openings;
 mod ready_file;
 mod sys;
 pub mod ublk;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use ::attach::fuse::{self, FuseConfig};
-use ::attach::nbd::{self, NbdConfig};
+use ::attach::nbd::{self, NbdConfig, NbdVolume};
 use ::attach::ublk::{self, UblkConfig};
-use ::attach::vhost::{self, VhostConfig};
+use ::attach::vhost::{self, VhostConfig, VhostVolume};
 use ::attach::{Congestion, Cores, CpuList, Driver, ListenAddress};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use names::{Span, VolumeUrl};
 
@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Where the volume appears: for nbd, unix:PATH or ADDR:PORT; for fuse, the path of a file; for vhost-user, the path of a socket; for
     /// ublk, /dev/ublkbN or auto
     place: String,
+    /// More volumes, each with its place, that the same process serves: for nbd and vhost-user
+    #[arg(value_name = "URL PLACE")]
+    more: Vec<String>,
     /// What the volume appears as
     #[arg(long = "as", value_name = "KIND", value_enum)]
     kind: Kind,
@@ -55,12 +58,36 @@ pub(crate) struct Args {
     /// How to reach the kernel: auto, uring or epoll
     #[arg(long, value_name = "DRIVER", default_value = "auto")]
     driver: String,
-    /// Write the place to this file once the volume is ready for use
+    /// Write the place to this file once the volume is ready for use; a line for each, if there are several
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
     /// Serve anybody who can reach the place: for nbd also beyond loopback, for fuse all users of the machine
     #[arg(long)]
     allow_any: bool,
+}
+
+impl Args {
+    /// All volumes, each with its place.
+    fn volumes(&self) -> Result<Vec<(VolumeUrl, &str)>> {
+        let mut volumes = vec![(self.url.clone(), self.place.as_str())];
+        for pair in self.more.chunks(2) {
+            let [url, place] = pair else {
+                bail!("{:?} has no place: write URL PLACE for each volume", pair.concat());
+            };
+            volumes.push((url.parse().with_context(|| url.clone())?, place));
+        }
+        Ok(volumes)
+    }
+
+    /// The only volume.
+    fn only(&self) -> Result<(VolumeUrl, &str)> {
+        if !self.more.is_empty() {
+            bail!(
+                "a process serves one volume as this kind: run `linerate attach` for each, or use --as nbd or --as vhost-user"
+            );
+        }
+        Ok((self.url.clone(), &self.place))
+    }
 }
 
 /// Runs the command: until a signal asks it to stop.
@@ -78,9 +105,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     match args.kind {
         Kind::Nbd => {
+            let volumes = args.volumes()?.into_iter();
+            let volumes =
+                volumes.map(|(url, place)| Ok(NbdVolume { url, place: place.parse::<ListenAddress>()? }));
             let config = NbdConfig {
-                url: args.url.clone(),
-                place: args.place.parse::<ListenAddress>()?,
+                volumes: volumes.collect::<Result<_>>()?,
                 read_only: args.read_only,
                 allow_any: args.allow_any,
                 cores,
@@ -89,9 +118,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             nbd::serve(&config, &say)
         }
         Kind::Fuse => {
+            let (url, place) = args.only()?;
             let config = FuseConfig {
-                url: args.url.clone(),
-                path: args.place.clone().into(),
+                url,
+                path: place.into(),
                 read_only: args.read_only,
                 allow_any: args.allow_any,
                 cores,
@@ -100,9 +130,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             fuse::serve(&config, &say)
         }
         Kind::VhostUser => {
+            let volumes = args.volumes()?.into_iter();
             let config = VhostConfig {
-                url: args.url.clone(),
-                path: args.place.clone().into(),
+                volumes: volumes.map(|(url, place)| VhostVolume { url, path: place.into() }).collect(),
                 read_only: args.read_only,
                 cores,
                 ready_file: args.ready_file.clone(),
@@ -110,9 +140,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             vhost::serve(&config, &say)
         }
         Kind::Ublk => {
+            let (url, place) = args.only()?;
             let config = UblkConfig {
-                url: args.url.clone(),
-                place: args.place.parse()?,
+                url,
+                place: place.parse()?,
                 read_only: args.read_only,
                 cores,
                 ready_file: args.ready_file.clone(),

@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
 use protocol::{CloseReason, Ended, Instant, Placement, Transmit};
 
-use crate::{DatagramEndpoint, EndpointId, IoError, ListenerId, Path, SlotField, WatchEndpoint};
+use crate::{DatagramEndpoint, EndpointId, IoError, ListenerId, Path, Polled, SlotField, WatchEndpoint};
 
 /// One end of a byte stream, driven by whoever moves the bytes. It is a
 /// [`Connection`](protocol::Connection) whose inputs and actions somebody has taken care of: the calls are those of that
@@ -105,6 +106,11 @@ pub trait Dialer: Send + Sync {
     fn watch(&self, _descriptor: OwnedFd, mut endpoint: Box<dyn WatchEndpoint>) -> EndpointId {
         endpoint.handle_ended(Instant::ZERO, Ended::Failed(NO_SOCKETS));
         EndpointId(u64::MAX)
+    }
+
+    /// Has the calling core look at memory for as long as `polled` is there. False in a world whose cores look at none: whoever writes it has to notify each time.
+    fn poll_memory(&self, _polled: &Rc<dyn Polled>) -> bool {
+        false
     }
 
     /// Lets an endpoint of the calling core take a [`turn`](Endpoint::turn) soon.

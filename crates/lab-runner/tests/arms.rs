@@ -251,10 +251,14 @@ fn linerate_hands_every_volume_on() {
         let mut ground = Ground::new(&veth(1500, None), 1);
         let target = ground.serve(target, &volumes(2, 1, "ram:64M"));
         let nbd = ground.adapt(Initiator::LinerateNbd, &target.endpoints);
-        assert_eq!((nbd.services.len(), nbd.endpoints.len()), (2, 2), "an adapter for each volume");
+        assert_eq!((nbd.services.len(), nbd.endpoints.len()), (1, 2), "one adapter for all volumes");
         assert!(nbd.services.iter().all(|service| service.side == Side::Adapter));
         nbd.endpoints.iter().for_each(|endpoint| keeps_data(&ground, &endpoint.url));
         drop(nbd);
+        let shared = ground.adapt(Initiator::LinerateVhostUser, &target.endpoints);
+        assert_eq!((shared.services.len(), shared.endpoints.len()), (1, 2), "one adapter for all volumes");
+        shared.endpoints.iter().for_each(|endpoint| keeps_data(&ground, &endpoint.url));
+        drop(shared);
         let fuse = ground.adapt(Initiator::LinerateFuse, &target.endpoints);
         for endpoint in &fuse.endpoints {
             assert_eq!(std::fs::metadata(&endpoint.url).unwrap().len(), 64 << 20);

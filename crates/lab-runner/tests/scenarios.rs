@@ -23,6 +23,9 @@ fn endpoints(scenario: &Scenario, arm: &Arm, point: &sweep::Point) -> Vec<Endpoi
             Initiator::LibiscsiNbd | Initiator::LinerateNbd | Initiator::QemuNbd | Initiator::NbdkitNbd,
             _,
         ) => "nbd+unix:///0?socket=/run/lab/nbd".to_owned(),
+        (_, Initiator::LinerateVhostUser | Initiator::LibiscsiVhostUser, _) => {
+            "vhost-user:/run/lab/0".to_owned()
+        }
         (_, Initiator::LinerateFuse | Initiator::LibiscsiFuse | Initiator::Libnfs, _) => {
             "/run/lab/0".to_owned()
         }

@@ -66,7 +66,8 @@ static void all(const linerate_disk *disk, uint32_t kind, unsigned char *memory)
 
 int main(int count, char **words)
 {
-	static unsigned char memory[REQUESTS * LENGTH], back[REQUESTS * LENGTH];
+	size_t length = REQUESTS * LENGTH;
+	unsigned char *memory = linerate_alloc(length), *back = linerate_alloc(length);
 	linerate_disk_geometry geometry;
 	linerate_client *client;
 	linerate_disk *disk;
@@ -82,18 +83,20 @@ int main(int count, char **words)
 		fail("open");
 	linerate_end(client); /* the disk keeps it */
 	linerate_geometry(disk, &geometry);
-	for (at = 0; at < sizeof(memory); at++)
+	if (!memory || !back)
+		fail("memory");
+	for (at = 0; at < length; at++)
 		memory[at] = (unsigned char) (at * 31 / 7);
 	all(disk, LINERATE_REQUEST_WRITE, memory);
-	if (linerate_flush(disk) || linerate_read(disk, 0, back, sizeof(back)))
+	if (linerate_flush(disk) || linerate_read(disk, 0, back, length))
 		fail("read");
-	if (memcmp(memory, back, sizeof(back))) {
+	if (memcmp(memory, back, length)) {
 		fprintf(stderr, "what was read is not what was written\n");
 		return 1;
 	}
 	if (linerate_write_durable(disk, 4096, memory, 4096) || linerate_write_zeroes(disk, 0, 4096))
 		fail("write");
-	memset(back, 1, sizeof(back));
+	memset(back, 1, length);
 	all(disk, LINERATE_REQUEST_READ, back);
 	for (at = 0; at < 4096; at++) {
 		if (back[at] || back[4096 + at] != memory[at]) {
@@ -120,5 +123,7 @@ int main(int count, char **words)
 	printf("linerate %s: %llu bytes in blocks of %u; refused as it should be: %s\n", linerate_version(),
 	       (unsigned long long) geometry.size, geometry.block_size, linerate_error_text());
 	linerate_close(disk);
+	linerate_free(memory);
+	linerate_free(back);
 	return 0;
 }

@@ -127,6 +127,14 @@ linerate_status linerate_write_zeroes(const linerate_disk *disk, uint64_t offset
 /* Writes only if the disk holds what is compared, atomically; else LINERATE_MISCOMPARE. */
 linerate_status linerate_compare_and_write(const linerate_disk *disk, uint64_t offset, const linerate_exchange *exchange);
 
+/*
+ * Memory that volumes of shared memory (vhost-user:) use without a copy; others use it as any memory. It begins at a page, has zeros at first, and is
+ * meant for one large piece with many buffers in it: each has whole pages and a file descriptor of its own. Null if there is none.
+ */
+void *linerate_alloc(size_t len);
+/* Gives it back, once no request uses it; null is passed over. */
+void linerate_free(void *memory);
+
 /* Bytes that are allocated alike. */
 typedef struct linerate_run {
 	uint64_t offset;    /* the first byte, as the program asks */

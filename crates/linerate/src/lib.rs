@@ -25,6 +25,7 @@ mod job;
 mod last_error;
 mod limits;
 mod load;
+mod memory;
 mod open;
 mod ordered;
 mod preparing;
@@ -39,7 +40,7 @@ pub use ::volume::{
     Designator, Durability, Extent, Features, Geometry, Identity, Limits, OpenError, Operation, Outcome,
     Volume, VolumeErrorKind, reservation,
 };
-pub use buf::{Buf, BufList, Foreign, SharedBuf};
+pub use buf::{Buf, BufList, Foreign, Heap, MemorySource, SharedBuf};
 pub use check::{CheckError, CheckErrorCause, CheckPlan, CheckResult};
 pub use checksum::{Algorithm, ChecksumPlan};
 pub use client::{

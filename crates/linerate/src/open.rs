@@ -9,6 +9,7 @@ use ibverbs::SystemAdapters;
 use names::{Source, VolumeUrl};
 use protocol::Instant;
 use reactor::CoreDialer;
+use vhost_user::{SharedMemory, VhostUserOpener};
 use volume::{OpenError, OpenStage, Opened, Openers, PreparedOpen, QueueContext, Ready};
 
 use crate::job::Environment;
@@ -25,7 +26,11 @@ pub fn openers(storage: &Arc<dyn Storage>, dialer: &Arc<dyn Dialer>) -> Openers 
         resolver: Arc::new(SystemResolver),
         secrets: Arc::new(SystemSecrets),
     };
-    Openers::new().with(Arc::new(LocalOpener(Arc::clone(storage)))).with(Arc::new(remote))
+    let shared = VhostUserOpener { memory: SharedMemory::of_process(), dialer: Arc::clone(dialer) };
+    Openers::new()
+        .with(Arc::new(LocalOpener(Arc::clone(storage))))
+        .with(Arc::new(remote))
+        .with(Arc::new(shared))
 }
 
 /// A volume of which everything that may block is done: files are open, secrets read, names of machines looked up. What is left to do for a

@@ -43,6 +43,6 @@ pub use portal::{Host, ISCSI_PORT, NVME_PORT, Portal};
 pub use rdma::{ROCE_PORT, RdmaOptions, RdmaTransport};
 pub use redact::{redact, redact_all};
 pub use size::ByteSize;
-pub use source::{BlockSize, DeviceSource, FileSource, MemorySource};
+pub use source::{BlockSize, DeviceSource, FileSource, MemorySource, RingLayout, VhostUserSource};
 pub use url::{CompositeSource, Source, VolumeUrl};
 pub use uuid::Uuid;

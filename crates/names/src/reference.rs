@@ -29,11 +29,12 @@ fn headings(above: &str) -> Vec<&'static str> {
 fn every_scheme_has_its_options() {
     assert_eq!(headings("Schemes"), url::SCHEMES);
     let memory: &[&str] = &source::MEMORY_OPTIONS;
-    let options: [(&str, &[&str]); 8] = [
+    let options: [(&str, &[&str]); 9] = [
         ("null", memory),
         ("ram", memory),
         ("file", &source::FILE_OPTIONS),
         ("device", &source::DEVICE_OPTIONS),
+        ("vhost-user", &source::VHOST_USER_OPTIONS),
         ("iscsi", iscsi::OPTIONS),
         ("iser", iscsi::ISER_OPTIONS),
         ("nvme+tcp", nvme::OPTIONS),

@@ -1,9 +1,10 @@
-//! Volumes of this machine, as a URL names them: memory, files and devices.
+//! Volumes of this machine, as a URL names them: memory, files, devices, and what another process serves in shared memory.
 
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
+use crate::duration::Span;
 use crate::options::{Options, Writer, flag, split_query};
 use crate::percent;
 use crate::piece::{Fault, Piece};
@@ -13,6 +14,7 @@ use crate::size::ByteSize;
 pub(crate) const MEMORY_OPTIONS: [&str; 1] = ["block"];
 pub(crate) const FILE_OPTIONS: [&str; 3] = ["size", "direct", "block"];
 pub(crate) const DEVICE_OPTIONS: [&str; 2] = ["direct", "block"];
+pub(crate) const VHOST_USER_OPTIONS: [&str; 2] = ["reconnect", "ring"];
 
 /// Bytes in a logical block, as asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +80,45 @@ pub struct DeviceSource {
     pub direct: bool,
     /// The block size; the device's own if not given.
     pub block: Option<BlockSize>,
+}
+
+/// How a queue in shared memory lies there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RingLayout {
+    /// VIRTIO 1.2 §2.7.
+    Split,
+    /// VIRTIO 1.2 §2.8.
+    Packed,
+}
+
+impl RingLayout {
+    fn read(value: Piece<'_>) -> Result<Self, Fault> {
+        match value.text {
+            "split" => Ok(Self::Split),
+            "packed" => Ok(Self::Packed),
+            other => Err(value.fault(format!("there is no {other} ring"), "write split or packed")),
+        }
+    }
+}
+
+impl fmt::Display for RingLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Split => "split",
+            Self::Packed => "packed",
+        })
+    }
+}
+
+/// `vhost-user:SOCKET`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VhostUserSource {
+    /// The path of the socket at which the device's process listens.
+    pub path: String,
+    /// How long requests wait for a device that is gone; zero never, a default if not given.
+    pub reconnect: Option<Span>,
+    /// How its queues lie in memory; as the device likes best if not given.
+    pub ring: Option<RingLayout>,
 }
 
 fn path(piece: Piece<'_>) -> Result<String, Fault> {
@@ -154,5 +195,24 @@ impl DeviceSource {
         let mut options = Writer::new(f);
         options.put("direct", (!self.direct).then_some(0))?;
         options.put("block", self.block)
+    }
+}
+
+impl VhostUserSource {
+    pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
+        let (name, query) = split_query(piece);
+        let options = Options::read(query, "vhost-user:", &VHOST_USER_OPTIONS)?;
+        Ok(Self {
+            path: path(name)?,
+            reconnect: options.get("reconnect", Span::read)?,
+            ring: options.get("ring", RingLayout::read)?,
+        })
+    }
+
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_path(f, &self.path)?;
+        let mut options = Writer::new(f);
+        options.put("reconnect", self.reconnect)?;
+        options.put("ring", self.ring)
     }
 }

@@ -15,20 +15,20 @@ use crate::nvme::NvmeUrl;
 use crate::parse::parse_by_read;
 use crate::piece::{Fault, Piece};
 use crate::rdma::Carrier;
-use crate::source::{DeviceSource, FileSource, MemorySource};
+use crate::source::{DeviceSource, FileSource, MemorySource, VhostUserSource};
 
-const REMEDY: &str = "begin with null:, ram:, file:, device:, iscsi://, iser://, nvme+tcp:// or nvme+rdma://, or with a filter \
+const REMEDY: &str = "begin with null:, ram:, file:, device:, vhost-user:, iscsi://, iser://, nvme+tcp:// or nvme+rdma://, or with a filter \
                       such as delay=5ms+ before one of them";
 
 /// Every scheme.
-pub(crate) const SCHEMES: [&str; 8] =
-    ["null", "ram", "file", "device", "iscsi", "iser", "nvme+tcp", "nvme+rdma"];
+pub(crate) const SCHEMES: [&str; 9] =
+    ["null", "ram", "file", "device", "vhost-user", "iscsi", "iser", "nvme+tcp", "nvme+rdma"];
 
 /// Those of other machines.
 const REMOTE_SCHEMES: [&str; 4] = ["iscsi", "iser", "nvme+tcp", "nvme+rdma"];
 
 /// What other tools call our schemes.
-const ELSEWHERE: [(&str, &str); 12] = [
+const ELSEWHERE: [(&str, &str); 15] = [
     ("nvme", "nvme+tcp"),
     ("nvme-tcp", "nvme+tcp"),
     ("nvme_tcp", "nvme+tcp"),
@@ -41,6 +41,9 @@ const ELSEWHERE: [(&str, &str); 12] = [
     ("memory", "ram"),
     ("dev", "device"),
     ("raw", "file"),
+    ("vhost", "vhost-user"),
+    ("vhost-user-blk", "vhost-user"),
+    ("virtio-blk-vhost-user", "vhost-user"),
 ];
 
 /// The most filters before a source.
@@ -109,6 +112,8 @@ pub enum Source {
     File(FileSource),
     /// On a block device.
     Device(DeviceSource),
+    /// A device that another process of this machine serves in shared memory.
+    VhostUser(VhostUserSource),
     /// A logical unit of an iSCSI target.
     Iscsi(IscsiUrl),
     /// A namespace of an NVMe subsystem.
@@ -134,6 +139,7 @@ impl Source {
             Self::Ram(_) => "ram",
             Self::File(_) => "file",
             Self::Device(_) => "device",
+            Self::VhostUser(_) => "vhost-user",
             Self::Iscsi(remote) => remote.options.scheme(),
             Self::Nvme(remote) => remote.options.scheme(),
             Self::Composite(composite) => &composite.kind,
@@ -152,6 +158,7 @@ impl Source {
             "ram" => MemorySource::read(rest, "ram:").map(Self::Ram),
             "file" => FileSource::read(rest).map(Self::File),
             "device" => DeviceSource::read(rest).map(Self::Device),
+            "vhost-user" => VhostUserSource::read(rest).map(Self::VhostUser),
             "iscsi" => IscsiUrl::read(rest, Carrier::Tcp).map(Self::Iscsi),
             "iser" => IscsiUrl::read(rest, Carrier::Rdma).map(Self::Iscsi),
             "nvme+tcp" => NvmeUrl::read(rest, Carrier::Tcp).map(Self::Nvme),
@@ -269,6 +276,7 @@ impl fmt::Display for Source {
             Self::Null(memory) | Self::Ram(memory) => memory.write(f),
             Self::File(file) => file.write(f),
             Self::Device(device) => device.write(f),
+            Self::VhostUser(device) => device.write(f),
             Self::Iscsi(remote) => remote.write(f),
             Self::Nvme(remote) => remote.write(f),
             Self::Composite(composite) => composite.fmt(f),

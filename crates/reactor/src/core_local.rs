@@ -12,12 +12,13 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-use host::{DatagramEndpoint, Dialer, Endpoint, EndpointId, IoError, Path, SlotField, WatchEndpoint};
+use host::{DatagramEndpoint, Dialer, Endpoint, EndpointId, IoError, Path, Polled, SlotField, WatchEndpoint};
 use protocol::Ended;
 
 use crate::clock;
 use crate::convert::{index, position};
 use crate::datagram_socket;
+use crate::polled_list::PolledList;
 use crate::sys::FileOp;
 use crate::threads;
 use crate::wakeup::Wakeup;
@@ -119,6 +120,7 @@ pub(crate) struct CoreLocal {
     pub(crate) watches: RefCell<Vec<Watch>>,
     pub(crate) woken: RefCell<Vec<EndpointId>>,
     pub(crate) files: RefCell<Vec<Box<FileOp>>>,
+    pub(crate) polled: PolledList,
     requests: Arc<TurnRequests>,
 }
 
@@ -219,6 +221,14 @@ impl Dialer for CoreDialer {
         let id = local.slots.borrow_mut().take();
         local.watches.borrow_mut().push(Watch { id, descriptor, endpoint });
         id
+    }
+
+    fn poll_memory(&self, polled: &Rc<dyn Polled>) -> bool {
+        let local = current();
+        if let Some(local) = &local {
+            local.polled.add(polled);
+        }
+        local.is_some()
     }
 
     fn wake(&self, endpoint: EndpointId) {

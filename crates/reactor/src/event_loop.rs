@@ -23,7 +23,7 @@ use crate::sockets::{Bound, Sockets};
 use crate::spin::Spin;
 use crate::streams::{GoneConnection, Streams};
 use crate::turns::TurnTimer;
-use crate::wakeup::Wakeup;
+use crate::wakeup::{Sleeper, Wakeup};
 use crate::{clock, threads, turns};
 
 /// The slot of the wakeup, the first that a core takes.
@@ -125,7 +125,7 @@ impl<S: Service> EventLoop<S> {
         };
         let expects = self.streams.expect_work() || self.sockets.expect_work() || self.service.expects_work();
         let span = if expects { self.spin.allowed() } else { Duration::ZERO };
-        let woken = self.core.driver.wait(wait, span, &self.wakeup)?;
+        let woken = self.core.driver.wait(wait, span, Sleeper::new(&self.wakeup, &self.local.polled))?;
         self.spin.learn(woken, span);
         if !span.is_zero() {
             self.turn_timer.spun(span);

@@ -13,14 +13,14 @@
 //! | `event_loop` | the turn |
 //! | `accept`, `acceptor`, `listeners`, `listener_control` | listening sockets, which open and close while the cluster runs |
 //! | `spin`, `contention` | what the loop learns: whether spinning pays, whether connections share the core |
-//! | `wakeup` | waking a core |
+//! | `wakeup`, `polled_list` | waking a core; what it looks at by itself |
 //! | `streams` | the streams of a core, and what a turn does for each |
 //! | `core_io` | what streams and sockets share: the driver, deadlines, what a turn has moved |
 //! | `connection`, `connection_table` | one connection's state, and how its endpoint is fed; all of a core |
 //! | `areas`, `staging_holders` | memory that bytes move through, and who has some while it waits |
 //! | `datagram_socket`, `sockets` | sockets for datagrams: bound, and what a turn does for them |
 //! | [`driver`] | the seam to the kernel; `driver::epoll` is one implementation |
-//! | `sys` | the other one, io_uring, memory that other processes can map, and all `unsafe` code |
+//! | `sys` | the other one, io_uring, and all `unsafe` code |
 //! | `file`, `locked_file`, `completion_list`, `threads` | files and devices |
 //! | `folder` | a folder for state |
 //! | `look` | what opening a file or device would come to |
@@ -57,6 +57,7 @@ mod listener_control;
 mod listeners;
 mod locked_file;
 mod look;
+mod polled_list;
 mod shared;
 mod socket_group;
 mod sockets;
@@ -80,6 +81,5 @@ pub use folder::SystemFolder;
 pub use listener::{Listener, UNNAMED, while_taken};
 pub use listener_control::{ListenerControl, ListenerIdInUse};
 pub use look::Look;
-pub use sys::SharedMemory;
 pub use turns::Turns;
-pub use wakeup::Wakeup;
+pub use wakeup::{Sleeper, Wakeup};

@@ -11,6 +11,8 @@ use std::task::Wake;
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::polled_list::PolledList;
+
 /// Wakes one core.
 ///
 /// A waker sets the flag and then checks whether the core sleeps; the core marks itself asleep and then checks the flag. All four
@@ -102,6 +104,56 @@ impl Wakeup {
     /// The core is awake.
     pub(crate) fn end_sleep(&self) {
         self.asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+/// What keeps a core from sleeping: its wakeup, and what it looks at by itself.
+#[derive(Clone, Copy)]
+pub struct Sleeper<'a> {
+    wakeup: &'a Wakeup,
+    polled: Option<&'a PolledList>,
+}
+
+impl<'a> Sleeper<'a> {
+    pub(crate) fn new(wakeup: &'a Wakeup, polled: &'a PolledList) -> Self {
+        Self { wakeup, polled: Some(polled) }
+    }
+
+    /// A core that looks at nothing by itself.
+    pub fn without_polled(wakeup: &'a Wakeup) -> Self {
+        Self { wakeup, polled: None }
+    }
+
+    /// True while there is something to do.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.wakeup.is_notified() || self.polled.is_some_and(PolledList::has_news)
+    }
+
+    /// The core is about to sleep; false when it must not, because there is something to do.
+    pub(crate) fn begin_sleep(&self) -> bool {
+        if !self.wakeup.begin_sleep() {
+            return false;
+        }
+        let has_news = self.polled.is_some_and(PolledList::begin_sleep);
+        if has_news {
+            self.end_sleep();
+        }
+        !has_news
+    }
+
+    /// The core is awake.
+    pub(crate) fn end_sleep(&self) {
+        self.wakeup.end_sleep();
+        if let Some(polled) = self.polled {
+            polled.end_sleep();
+        }
+    }
+}
+
+impl std::fmt::Debug for Sleeper<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Sleeper").field(&self.wakeup).finish()
     }
 }
 

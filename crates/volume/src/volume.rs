@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
 
+use buf::MemorySource;
 use protocol::Instant;
 
 use crate::statistics::StatsSnapshot;
@@ -49,6 +50,14 @@ pub trait Volume: Send + Sync + fmt::Debug {
     /// What was last wrong with the way to the volume, for people: why requests ended as unreachable, or waited; or which writes are
     /// lost. `None` where nothing could fail, or nothing did.
     fn last_error(&self) -> Option<String> {
+        None
+    }
+    /// Memory that it reaches without a copy, if it prefers some: whoever makes a pool for its requests has it from there. Other memory is as good, and costs a copy.
+    fn memory(&self) -> Option<Arc<dyn MemorySource>> {
+        None
+    }
+    /// Bytes that were copied since it was opened because they were in other memory; `None` if it prefers none.
+    fn copied(&self) -> Option<u64> {
         None
     }
     /// What the outermost [`Stats`](crate::filter::Stats) filter before it has counted; `None` if there is none.

@@ -17,6 +17,7 @@ pub mod nvme_structures;
 pub mod roce;
 pub mod roce_endpoint;
 pub mod scsi;
+pub mod virtio;
 
 use ::volume::{Completion, Operation, Outcome, Request};
 

@@ -34,4 +34,4 @@ pub mod wire;
 
 pub use connection::{Action, Connection, Input};
 pub use export::{Export, ReplyForm, failure};
-pub use server::{NbdConfig, serve};
+pub use server::{NbdConfig, NbdVolume, serve};

@@ -18,22 +18,30 @@ use crate::cores::Cores;
 use crate::early::{self, Early};
 use crate::limits::{GRACE, LEAST_MEMORY, MEMORY};
 use crate::listen_address::{AllowedPeers, ListenAddress, check_reach, listen};
+use crate::openings::Unopened;
 use crate::ready_file;
+
+/// A volume, and where it appears.
+#[derive(Debug, Clone)]
+pub struct NbdVolume {
+    /// The volume.
+    pub url: VolumeUrl,
+    /// Where its clients connect.
+    pub place: ListenAddress,
+}
 
 /// What is to be served, and how.
 #[derive(Debug, Clone)]
 pub struct NbdConfig {
-    /// The volume.
-    pub url: VolumeUrl,
-    /// Where clients connect.
-    pub place: ListenAddress,
+    /// The volumes.
+    pub volumes: Vec<NbdVolume>,
     /// Refuse writes.
     pub read_only: bool,
     /// Serve every client, also beyond loopback.
     pub allow_any: bool,
     /// Where the work is done.
     pub cores: Cores,
-    /// Written once clients can connect.
+    /// Written once clients can connect: a line for each volume.
     pub ready_file: Option<PathBuf>,
 }
 
@@ -45,7 +53,7 @@ type CoreThread = JoinHandle<std::io::Result<()>>;
 /// Serves until SIGTERM or SIGINT. `say` is given the lines that explain to the user how to connect.
 pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     let peers = if config.allow_any { AllowedPeers::Anybody } else { AllowedPeers::ThisMachine };
-    check_reach(&config.place, peers)?;
+    config.volumes.iter().try_for_each(|volume| check_reach(&volume.place, peers))?;
     // Signals are caught before anything begins, so that none is missed: the first listener is for the time until the volume is open.
     let (tell, news) = mpsc::channel();
     let early = Early::watch(tell.clone(), News::Asked)?;
@@ -53,26 +61,30 @@ pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     config.cores.bind()?;
     let count = config.cores.count();
     let cluster = Cluster::new(count, config.cores.reactor()).context("the event loops cannot be made")?;
-    let (listener, place, _socket_file) = listen(&config.place)?;
-    cluster.control().open(ListenerId(0), listener)?;
+    let (mut places, mut socket_files) = (Vec::new(), Vec::new());
+    for (number, volume) in (0..).zip(&config.volumes) {
+        let (listener, place, socket_file) = listen(&volume.place)?;
+        cluster.control().open(ListenerId(number), listener)?;
+        places.push(place);
+        socket_files.extend(socket_file);
+    }
     let (postbox, stopper) = (cluster.postbox(), cluster.stopper());
     let memory = (MEMORY / usize::from(count)).max(LEAST_MEMORY);
-    let plan = Plan { url: config.url.clone(), read_only: config.read_only, memory };
+    let urls = config.volumes.iter().map(|volume| volume.url.clone()).collect();
+    let plan = Plan { urls, read_only: config.read_only, memory };
     let threads = start(cluster, &plan, &tell)?;
 
-    let served = wait_until_serving(&news, &threads).transpose();
+    let served = wait_until_serving(config, &news, &threads).transpose();
     drop(early);
     let Some(served) = served else {
         say(early::STOPPED);
         stopper.stop();
         return end(threads, &stopper);
     };
-    if let Ok(geometry) = &served {
-        announce(&place, *geometry, say);
-        config
-            .ready_file
-            .as_deref()
-            .map_or(Ok(()), |path| ready_file::write(path, &format!("nbd {place}")))?;
+    if let Ok(shapes) = &served {
+        places.iter().zip(shapes).for_each(|(place, geometry)| announce(place, *geometry, say));
+        let lines: Vec<String> = places.iter().map(|place| format!("nbd {place}")).collect();
+        config.ready_file.as_deref().map_or(Ok(()), |path| ready_file::write(path, &lines.join("\n")))?;
         // Nothing else closes the handle: the iterator ends with the first signal only.
         if signals.forever().next().is_some() {
             say("detaching: requests under way are finished");
@@ -82,9 +94,16 @@ pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
         postbox.post(core, Message::Shutdown);
     }
     let ended = end(threads, &stopper);
-    served.with_context(|| format!("{} cannot be attached", config.url))?;
+    served?;
     ended?;
-    flushes(&news).with_context(|| format!("{}: the last flush failed", config.url))
+    flushes(config, &news)
+}
+
+impl NbdConfig {
+    /// How the user wrote a volume.
+    fn url(&self, number: usize) -> String {
+        self.volumes.get(number).map(|volume| volume.url.to_string()).unwrap_or_default()
+    }
 }
 
 fn start(cluster: Cluster<Message>, plan: &Plan, tell: &mpsc::Sender<News>) -> Result<Vec<CoreThread>> {
@@ -100,15 +119,22 @@ fn start(cluster: Cluster<Message>, plan: &Plan, tell: &mpsc::Sender<News>) -> R
 }
 
 /// Waits for all cores to serve, or for the first that cannot; `None` when a signal comes before.
-fn wait_until_serving(news: &Receiver<News>, threads: &[CoreThread]) -> Result<Option<Geometry>> {
+fn wait_until_serving(
+    config: &NbdConfig,
+    news: &Receiver<News>,
+    threads: &[CoreThread],
+) -> Result<Option<Vec<Geometry>>> {
     let (mut last, mut serving) = (None, 0);
     while serving < threads.len() {
         let ended = threads.iter().any(JoinHandle::is_finished);
         match news.recv_timeout(POLL_INTERVAL) {
-            Ok(News::Serving(geometry)) => last = Some(geometry?),
+            Ok(News::Serving(Ok(shapes))) => last = Some(shapes),
+            Ok(News::Serving(Err(Unopened { number, error }))) => {
+                return Err(error).with_context(|| format!("{} cannot be attached", config.url(number)));
+            }
             Ok(News::Asked) => return Ok(None),
             // It would have reported that.
-            Ok(News::Flushed(_)) => bail!("an event loop ended before it began"),
+            Ok(News::Flushed(..)) => bail!("an event loop ended before it began"),
             Err(_) if ended => bail!("an event loop ended before it began"),
             Err(_) => continue,
         }
@@ -136,10 +162,10 @@ fn end(threads: Vec<CoreThread>, stopper: &Stopper) -> Result<()> {
     result
 }
 
-fn flushes(news: &Receiver<News>) -> Result<()> {
+fn flushes(config: &NbdConfig, news: &Receiver<News>) -> Result<()> {
     for one in news.try_iter() {
-        if let News::Flushed(result) = one {
-            result?;
+        if let News::Flushed(number, result) = one {
+            result.with_context(|| format!("{}: the last flush failed", config.url(number)))?;
         }
     }
     Ok(())

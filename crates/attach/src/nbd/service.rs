@@ -1,4 +1,4 @@
-//! What runs on each core: opens the volume (the first core), accepts clients, and at the end flushes once more.
+//! What runs on each core: opens the volumes (the first core), accepts clients, and at the end flushes once more.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -6,10 +6,9 @@ use std::sync::mpsc::Sender;
 
 use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
-use linerate::CoreOpening;
 use names::VolumeUrl;
 use protocol::Instant;
-use volume::{CoreId, Geometry, OpenError, QueueContext, Volume, VolumeErrorKind};
+use volume::{CoreId, Geometry, QueueContext, Volume, VolumeErrorKind};
 
 use super::connection::Connection;
 use super::endpoint::ClientEndpoint;
@@ -17,12 +16,13 @@ use super::export::Export;
 use super::hub::Hub;
 use super::limits::PENDING_SHARE;
 use crate::limits::CONNECTIONS;
+use crate::openings::{Openings, Unopened};
 
 /// What is sent to the cores.
 #[derive(Debug, Clone)]
 pub(crate) enum Message {
-    /// The volume is open.
-    Volume(Arc<dyn Volume>),
+    /// The volumes are open.
+    Volumes(Vec<Arc<dyn Volume>>),
     /// End all connections in good order, flush, finish.
     Shutdown,
 }
@@ -30,18 +30,19 @@ pub(crate) enum Message {
 /// What a core reports.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// It serves a volume of this shape, or why it cannot.
-    Serving(Result<Geometry, OpenError>),
+    /// It serves volumes of these shapes, or why it cannot.
+    Serving(Result<Vec<Geometry>, Unopened>),
     /// A signal asks to stop, sent before anything is served.
     Asked,
-    /// What the last flush came to.
-    Flushed(Result<(), VolumeErrorKind>),
+    /// What the last flush of a volume came to.
+    Flushed(usize, Result<(), VolumeErrorKind>),
 }
 
 /// What all cores are given.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    pub(crate) url: VolumeUrl,
+    /// The volume of each listener.
+    pub(crate) urls: Vec<VolumeUrl>,
     pub(crate) read_only: bool,
     /// Bytes of data buffers of each core.
     pub(crate) memory: usize,
@@ -54,10 +55,41 @@ enum End {
     Open,
     /// Connections are taking their leave.
     Leaving,
-    /// The last flush is under way.
+    /// The last flushes are under way.
     Flushing,
     /// All is done.
     Over,
+}
+
+/// A volume as a core serves it.
+struct Served {
+    hub: Rc<Hub>,
+    export: Arc<Export>,
+    flush: LastFlush,
+}
+
+/// How far the last flush of a volume is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastFlush {
+    Open,
+    UnderWay,
+    Over,
+}
+
+impl Served {
+    /// One more step of the last flush; what it came to, once.
+    fn flush(&mut self, now: Instant) -> Option<Result<(), VolumeErrorKind>> {
+        if self.flush == LastFlush::Open {
+            if self.export.is_read_only() {
+                self.flush = LastFlush::Over;
+            } else if self.hub.flush(now) {
+                self.flush = LastFlush::UnderWay;
+            }
+        }
+        let result = self.hub.flushed().filter(|_| self.flush == LastFlush::UnderWay)?;
+        self.flush = LastFlush::Over;
+        Some(result)
+    }
 }
 
 /// One core's service.
@@ -67,19 +99,20 @@ pub(crate) struct CoreService {
     /// Memory for the connections, and for what the volume can do without.
     pool: Pool,
     tell: Sender<News>,
-    opening: Option<CoreOpening>,
-    serving: Option<(Rc<Hub>, Arc<Export>)>,
+    opening: Option<Openings>,
+    /// By their listeners.
+    serving: Vec<Served>,
     /// Dropping the last handle of a remote volume logs out of its target.
-    volume: Option<Arc<dyn Volume>>,
+    volumes: Vec<Arc<dyn Volume>>,
     end: End,
 }
 
 impl CoreService {
-    /// A core that opens the volume, if it is the first, or waits for it.
+    /// A core that opens the volumes, if it is the first, or waits for them.
     pub(crate) fn new(plan: Plan, world: World<Message>, tell: Sender<News>) -> Self {
         let pool = Pool::new(plan.memory);
-        let opening = (world.core == 0).then(|| CoreOpening::begin(&plan.url, &world, &pool));
-        Self { plan, world, pool, tell, opening, serving: None, volume: None, end: End::Open }
+        let opening = (world.core == 0).then(|| Openings::begin(plan.urls.iter(), &world, &pool));
+        Self { plan, world, pool, tell, opening, serving: Vec::new(), volumes: Vec::new(), end: End::Open }
     }
 
     fn tell(&self, news: News) {
@@ -87,73 +120,76 @@ impl CoreService {
         let _unheard = self.tell.send(news);
     }
 
-    fn fail(&mut self, error: OpenError) {
-        self.tell(News::Serving(Err(error)));
+    fn fail(&mut self, unopened: Unopened) {
+        self.tell(News::Serving(Err(unopened)));
         self.end = End::Over;
     }
 
-    /// Begins to serve the open volume.
-    fn serve(&mut self, volume: Arc<dyn Volume>) {
-        let pool = self.pool.clone();
-        let context = QueueContext::new(CoreId(self.world.core), self.world.waker.clone(), pool.clone());
-        let queue = match volume.open_queue(&context) {
-            Ok(queue) => queue,
-            Err(error) => return self.fail(error),
-        };
-        let export = Export {
-            description: self.plan.url.to_string(),
-            geometry: volume.geometry(),
-            limits: volume.limits(),
-            features: volume.features(),
-            read_only: self.plan.read_only,
-        };
-        self.tell(News::Serving(Ok(export.geometry)));
-        let hub = Rc::new(Hub::new(pool, queue));
-        self.serving = Some((hub, Arc::new(export)));
-        self.volume = Some(volume);
+    /// Begins to serve the open volumes.
+    fn serve(&mut self, volumes: Vec<Arc<dyn Volume>>) {
+        let mut shapes = Vec::new();
+        for (number, (volume, url)) in volumes.iter().zip(&self.plan.urls).enumerate() {
+            let pool = self.pool.clone();
+            let context = QueueContext::new(CoreId(self.world.core), self.world.waker.clone(), pool.clone());
+            let queue = match volume.open_queue(&context) {
+                Ok(queue) => queue,
+                Err(error) => return self.fail(Unopened { number, error }),
+            };
+            let export = Export {
+                description: url.to_string(),
+                geometry: volume.geometry(),
+                limits: volume.limits(),
+                features: volume.features(),
+                read_only: self.plan.read_only,
+            };
+            shapes.push(export.geometry);
+            let hub = Rc::new(Hub::new(pool, queue));
+            self.serving.push(Served { hub, export: Arc::new(export), flush: LastFlush::Open });
+        }
+        self.tell(News::Serving(Ok(shapes)));
+        self.volumes = volumes;
     }
 
     fn go_on_opening(&mut self, now: Instant) {
         let Some(result) = self.opening.as_mut().and_then(|opening| opening.poll(now)) else { return };
         self.opening = None;
         match result {
-            Ok(volume) => {
+            Ok(volumes) => {
                 for core in 1..self.world.postbox.cores() {
-                    self.world.postbox.post(core, Message::Volume(Arc::clone(&volume)));
+                    self.world.postbox.post(core, Message::Volumes(volumes.clone()));
                 }
-                self.serve(volume);
+                self.serve(volumes);
             }
-            Err(error) => self.fail(error),
+            Err(unopened) => self.fail(unopened),
         }
     }
 
-    /// After the last connection: one flush, so that what clients did not flush is not left to chance.
+    /// Connections to all volumes.
+    fn members(&self) -> usize {
+        self.serving.iter().map(|served| served.hub.members()).sum()
+    }
+
+    /// After the last connection: one flush of each volume, so that what clients did not flush is not left to chance.
     fn go_on_ending(&mut self, now: Instant) {
-        let Some((hub, export)) = &self.serving else {
-            if self.end == End::Leaving {
-                self.end = End::Over;
-            }
+        if self.end == End::Leaving && self.members() == 0 {
+            self.end = End::Flushing;
+        }
+        if self.end != End::Flushing {
             return;
-        };
-        if self.end == End::Leaving && hub.members() == 0 {
-            if export.is_read_only() {
-                return self.finish();
-            }
-            if hub.flush(now) {
-                self.end = End::Flushing;
-            }
         }
-        if self.end == End::Flushing
-            && let Some(result) = hub.flushed()
-        {
-            self.tell(News::Flushed(result));
-            self.finish();
+        let mut is_over = true;
+        for (number, served) in self.serving.iter_mut().enumerate() {
+            if let Some(result) = served.flush(now) {
+                // Nobody listens only while the process ends.
+                let _unheard = self.tell.send(News::Flushed(number, result));
+            }
+            is_over &= served.flush == LastFlush::Over;
         }
-    }
-
-    /// Lets go of the queue: one of another machine's volume would connect anew once its connection ends, as all do then.
-    fn finish(&mut self) {
-        (self.end, self.serving) = (End::Over, None);
+        if is_over {
+            // A queue of another machine's volume would connect anew once its connection ends, as all do then.
+            self.end = End::Over;
+            self.serving.clear();
+        }
     }
 }
 
@@ -161,12 +197,15 @@ impl Service for CoreService {
     type Message = Message;
 
     fn accept(&mut self, now: Instant, accepted: Accepted) -> Result<Box<dyn Endpoint>, Refusal> {
-        let Some((hub, export)) = &self.serving else { return Err(Refusal("the volume is not open yet")) };
+        let served = usize::try_from(accepted.listener.0).ok().and_then(|number| self.serving.get(number));
+        let Some(Served { hub, export, .. }) = served else {
+            return Err(Refusal("the volume is not open yet"));
+        };
         if self.end != End::Open {
             return Err(Refusal("the adapter is stopping"));
         }
         hub.evict_oldest_pending(CONNECTIONS / PENDING_SHARE);
-        if hub.members() >= CONNECTIONS {
+        if self.members() >= CONNECTIONS {
             return Err(Refusal("the limit of connections is reached"));
         }
         let connection = Connection::new(Arc::clone(export), &hub.pool, now);
@@ -175,46 +214,40 @@ impl Service for CoreService {
 
     fn handle_message(&mut self, _now: Instant, message: Message) {
         match message {
-            Message::Volume(volume) => self.serve(volume),
+            Message::Volumes(volumes) => self.serve(volumes),
             Message::Shutdown => {
                 if self.end == End::Open {
                     self.end = End::Leaving;
                     self.opening = None;
                 }
-                if let Some((hub, _)) = &self.serving {
-                    hub.notify_shutdown();
-                }
+                self.serving.iter().for_each(|served| served.hub.notify_shutdown());
             }
         }
     }
 
     fn turn(&mut self, now: Instant, ready: &mut Vec<EndpointId>) {
         self.go_on_opening(now);
-        if let Some((hub, _)) = &self.serving {
-            hub.poll(now, ready);
-        }
+        self.serving.iter().for_each(|served| served.hub.poll(now, ready));
         self.go_on_ending(now);
-        if let (End::Flushing, Some((hub, _))) = (self.end, &self.serving) {
+        if self.end == End::Flushing {
             // A volume that answers at once has answered already.
-            hub.poll(now, ready);
+            self.serving.iter().for_each(|served| served.hub.poll(now, ready));
             self.go_on_ending(now);
         }
     }
 
     fn handle_gone(&mut self, _now: Instant, endpoint: EndpointId) {
-        if let Some((hub, _)) = &self.serving {
-            hub.leave(endpoint);
-        }
+        self.serving.iter().for_each(|served| served.hub.leave(endpoint));
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let opening = self.opening.as_ref().and_then(CoreOpening::poll_timeout);
-        let serving = self.serving.as_ref().and_then(|(hub, _)| hub.poll_timeout());
+        let opening = self.opening.as_ref().and_then(Openings::poll_timeout);
+        let serving = self.serving.iter().filter_map(|served| served.hub.poll_timeout());
         opening.into_iter().chain(serving).min()
     }
 
     fn expects_work(&self) -> bool {
-        self.serving.as_ref().is_some_and(|(hub, _)| hub.is_busy())
+        self.serving.iter().any(|served| served.hub.is_busy())
     }
 
     fn is_finished(&self) -> bool {
@@ -247,7 +280,7 @@ mod tests {
         mknodat(CWD, &secret, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         let target = "iscsi://127.0.0.1:1/iqn.2026-11.org.linerate:a/0?chap_user=u&chap_secret_file=";
         let url = format!("{target}{}", secret.display()).parse().unwrap();
-        let plan = Plan { url, read_only: false, memory: 1 << 20 };
+        let plan = Plan { urls: vec![url], read_only: false, memory: 1 << 20 };
         let cluster = Cluster::new(1, Config::default()).unwrap();
         let postbox = cluster.postbox();
         let (tell, news) = channel();

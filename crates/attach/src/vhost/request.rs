@@ -1,191 +1,165 @@
-//! Requests of a virtio block device and its configuration, as they lie in the guest's memory (VIRTIO 1.2 §5.2.4, §5.2.6):
-//! little-endian throughout.
+//! From the buffers of a block device's queue to requests of a volume, and back.
 
-use volume::{Durability, Features, Geometry};
-use wire::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, IntoBytes};
-use zerocopy::{Immutable, KnownLayout, Unaligned};
+use virtio::Chain;
+use virtio::block::{DeviceConfig, FeatureBits, HEADER, Header, Kind, RANGE, Range, SECTOR};
+use volume::{Durability, Extent, Features, Geometry, Limits};
+use zerocopy::FromBytes;
 
-use super::limits::{LARGEST, MOST_SEGMENTS};
-use crate::convert::index;
+use super::guest::{GuestMemory, total};
+use super::limits::{LARGEST, MOST_SEGMENTS, RANGE_SECTORS};
 
-/// Bytes of a sector, which offsets are counted in whatever the block size.
-pub(crate) const SECTOR: u64 = 512;
-
-/// Feature bits that are offered to every guest.
-pub(crate) mod feature {
-    pub(crate) const SEG_MAX: u64 = 1 << 2;
-    pub(crate) const READ_ONLY: u64 = 1 << 5;
-    pub(crate) const BLOCK_SIZE: u64 = 1 << 6;
-    pub(crate) const FLUSH: u64 = 1 << 9;
-    pub(crate) const MULTI_QUEUE: u64 = 1 << 12;
-    pub(crate) const DISCARD: u64 = 1 << 13;
-    pub(crate) const WRITE_ZEROES: u64 = 1 << 14;
-    pub(crate) const INDIRECT: u64 = 1 << 28;
-    pub(crate) const EVENT_INDEX: u64 = 1 << 29;
-    pub(crate) const VERSION_1: u64 = 1 << 32;
+/// The features of a volume's device.
+pub(crate) fn features(features: Features, read_only: bool) -> FeatureBits {
+    let always = FeatureBits::SEG_MAX
+        | FeatureBits::BLOCK_SIZE
+        | FeatureBits::FLUSH
+        | FeatureBits::MULTI_QUEUE
+        | FeatureBits::INDIRECT
+        | FeatureBits::EVENT_INDEX
+        | FeatureBits::VERSION_1
+        | FeatureBits::PACKED
+        | FeatureBits::PROTOCOL_FEATURES;
+    if read_only {
+        return always | FeatureBits::READ_ONLY;
+    }
+    let has = |feature, bit| if features.contains(feature) { bit } else { FeatureBits(0) };
+    always
+        | has(Features::DISCARD, FeatureBits::DISCARD)
+        | has(Features::WRITE_ZEROES, FeatureBits::WRITE_ZEROES)
 }
 
-/// Kinds of requests.
-pub(crate) mod kind {
-    pub(crate) const READ: u32 = 0;
-    pub(crate) const WRITE: u32 = 1;
-    pub(crate) const FLUSH: u32 = 4;
-    pub(crate) const GET_ID: u32 = 8;
-    pub(crate) const DISCARD: u32 = 11;
-    pub(crate) const WRITE_ZEROES: u32 = 13;
+/// The configuration of a volume's device with this many queues.
+pub(crate) fn configuration(
+    geometry: Geometry,
+    limits: &Limits,
+    features: Features,
+    queues: u16,
+) -> DeviceConfig {
+    let block_sectors = u64::from(geometry.block_size) / SECTOR;
+    let most: u32 = wire::saturate(limits.max_discard.saturating_mul(block_sectors).min(RANGE_SECTORS));
+    DeviceConfig {
+        capacity: (geometry.blocks * block_sectors).into(),
+        seg_max: MOST_SEGMENTS.into(),
+        block_size: geometry.block_size.into(),
+        writeback: 1,
+        queues: queues.into(),
+        max_discard_sectors: most.into(),
+        max_discard_ranges: 1.into(),
+        discard_alignment: u32::try_from(block_sectors).unwrap_or(1).into(),
+        max_zeroes_sectors: most.into(),
+        max_zeroes_ranges: 1.into(),
+        zeroes_may_unmap: u8::from(features.contains(Features::DISCARD)),
+        ..DeviceConfig::zeroed()
+    }
 }
 
-/// What a request came to, in its last byte.
+/// When a change counts as done for a driver that has taken these features: one that cannot flush relies on each write that was answered
+/// (VIRTIO 1.2 §5.2.6.2).
+pub(crate) fn durability(taken: FeatureBits) -> Durability {
+    if taken.has(FeatureBits::FLUSH) { Durability::Cached } else { Durability::Durable }
+}
+
+/// What a device's requests have to fit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) geometry: Geometry,
+    pub(crate) limits: Limits,
+    pub(crate) read_only: bool,
+}
+
+/// What a buffer asks for, and how much of it is data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
-    /// Done.
-    Ok,
-    /// Failed.
+pub(crate) enum Wish {
+    /// Fill the memory.
+    Read(Extent),
+    /// Write what is in it behind the header.
+    Write(Extent),
+    Flush,
+    Discard(Extent),
+    WriteZeroes(Extent, bool),
+    /// Say what the device calls itself.
+    GetId,
+    /// It is answered as failed.
     Failed,
-    /// Not known here.
+    /// It is answered as not known.
     Unsupported,
 }
 
-impl Status {
-    /// The byte.
-    pub(crate) fn byte(self) -> u8 {
-        match self {
-            Self::Ok => 0,
-            Self::Failed => 1,
-            Self::Unsupported => 2,
+/// A buffer as a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Decoded {
+    pub(crate) wish: Wish,
+    /// Bytes of data: to be written behind the header, or to be filled before the status.
+    pub(crate) len: usize,
+}
+
+impl Shape {
+    /// The blocks of `bytes` bytes from `sector`, if they are whole and within the volume.
+    fn extent(&self, sector: u64, bytes: u64) -> Option<Extent> {
+        let block = u64::from(self.geometry.block_size);
+        let offset = sector.checked_mul(SECTOR)?;
+        if !offset.is_multiple_of(block) || !bytes.is_multiple_of(block) {
+            return None;
         }
+        let extent = Extent::new(offset / block, bytes / block);
+        self.geometry.check(extent).map(|_| extent)
     }
-}
 
-/// The header of every request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(crate) struct Header {
-    /// One of [`kind`].
-    pub(crate) kind: U32,
-    reserved: U32,
-    /// The first sector.
-    pub(crate) sector: U64,
-}
-
-const _: () = assert!(size_of::<Header>() == 16);
-
-/// What a discard or zeroing concerns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(crate) struct Segment {
-    /// The first sector.
-    pub(crate) sector: U64,
-    /// Sectors.
-    pub(crate) sectors: U32,
-    /// Bit 0: the space may be released.
-    flags: U32,
-}
-
-const _: () = assert!(size_of::<Segment>() == 16);
-
-impl Segment {
-    /// Whether zeroed space may be released; `None` when an unknown flag is set.
-    pub(crate) fn may_unmap(&self) -> Option<bool> {
-        match self.flags.get() {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
+    /// What a buffer asks for. `None` if it has no room for a status: nobody can be answered.
+    pub(crate) fn decode(&self, memory: &GuestMemory, chain: &Chain) -> Option<Decoded> {
+        let (readable, writable) = (total(chain.to_read()), total(chain.to_write()));
+        let room = writable.checked_sub(1)?;
+        let failed = |wish| Some(Decoded { wish, len: 0 });
+        let mut bytes = [0; HEADER];
+        if !memory.has_all(chain.to_read())
+            || !memory.has_all(chain.to_write())
+            || !memory.read(chain.to_read(), &mut bytes)
+        {
+            return failed(Wish::Failed);
         }
-    }
-}
-
-/// The device's configuration, as far as it is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(crate) struct DeviceConfig {
-    capacity: U64,
-    size_max: U32,
-    seg_max: U32,
-    cylinders: U16,
-    heads: u8,
-    sectors: u8,
-    blk_size: U32,
-    physical_block_exp: u8,
-    alignment_offset: u8,
-    min_io_size: U16,
-    opt_io_size: U32,
-    writeback: u8,
-    unused: u8,
-    num_queues: U16,
-    max_discard_sectors: U32,
-    max_discard_seg: U32,
-    discard_sector_alignment: U32,
-    max_write_zeroes_sectors: U32,
-    max_write_zeroes_seg: U32,
-    write_zeroes_may_unmap: u8,
-    unused_too: [u8; 3],
-}
-
-const _: () = assert!(size_of::<DeviceConfig>() == 60);
-
-impl DeviceConfig {
-    /// The configuration of a volume with this many queues.
-    pub(crate) fn of(geometry: Geometry, features: Features, queues: u16) -> Self {
-        let block_sectors = u64::from(geometry.block_size) / SECTOR;
-        let most = wire::bounded::<u32>(u64::from(LARGEST) * 64 / SECTOR);
-        Self {
-            capacity: (geometry.blocks * block_sectors).into(),
-            size_max: 0.into(),
-            seg_max: MOST_SEGMENTS.into(),
-            cylinders: 0.into(),
-            heads: 0,
-            sectors: 0,
-            blk_size: geometry.block_size.into(),
-            physical_block_exp: 0,
-            alignment_offset: 0,
-            min_io_size: 0.into(),
-            opt_io_size: 0.into(),
-            writeback: 1,
-            unused: 0,
-            num_queues: queues.into(),
-            max_discard_sectors: most.into(),
-            max_discard_seg: 1.into(),
-            discard_sector_alignment: u32::try_from(block_sectors).unwrap_or(1).into(),
-            max_write_zeroes_sectors: most.into(),
-            max_write_zeroes_seg: 1.into(),
-            write_zeroes_may_unmap: u8::from(features.contains(Features::DISCARD)),
-            unused_too: [0; 3],
+        let Ok(header) = Header::read_from_bytes(&bytes) else { return failed(Wish::Failed) };
+        let data = readable - HEADER;
+        let Some(kind) = Kind::of(header.kind()) else { return failed(Wish::Unsupported) };
+        if kind.changes() && self.read_only {
+            return failed(Wish::Failed);
         }
+        let longest = wire::index(u64::from(LARGEST));
+        let place = |len: usize| self.extent(header.sector(), wire::widen(len)).filter(|_| len <= longest);
+        Some(match kind {
+            Kind::Read => place(room).map_or(Decoded { wish: Wish::Failed, len: 0 }, |extent| Decoded {
+                wish: Wish::Read(extent),
+                len: room,
+            }),
+            Kind::Write => place(data).map_or(Decoded { wish: Wish::Failed, len: 0 }, |extent| Decoded {
+                wish: Wish::Write(extent),
+                len: data,
+            }),
+            Kind::Flush => Decoded { wish: Wish::Flush, len: 0 },
+            Kind::GetId => Decoded { wish: Wish::GetId, len: room },
+            Kind::Discard | Kind::WriteZeroes => {
+                Decoded { wish: self.zeroing(memory, chain, (kind, data)), len: 0 }
+            }
+        })
     }
 
-    /// A part of the configuration; behind its end are zeros.
-    pub(crate) fn part(&self, offset: u32, length: u32) -> Vec<u8> {
-        let place = |number: u32| index(u64::from(number));
-        let known = self.as_bytes().get(place(offset)..).unwrap_or_default();
-        let mut part: Vec<u8> = known.iter().copied().take(place(length)).collect();
-        part.resize(place(length), 0);
-        part
+    /// A discard or write zeroes, whose range lies behind the header.
+    fn zeroing(&self, memory: &GuestMemory, chain: &Chain, (kind, data): (Kind, usize)) -> Wish {
+        let mut bytes = [0; HEADER + RANGE];
+        if data != RANGE || !memory.read(chain.to_read(), &mut bytes) {
+            return Wish::Unsupported;
+        }
+        let Ok(range) = Range::read_from_bytes(&bytes[HEADER..]) else { return Wish::Failed };
+        let place = self.extent(range.sector(), u64::from(range.sectors()) * SECTOR);
+        let (Some(extent), Some(may_unmap)) = (place, range.may_unmap()) else { return Wish::Unsupported };
+        if extent.blocks > self.limits.max_discard {
+            return Wish::Failed;
+        }
+        if kind == Kind::Discard { Wish::Discard(extent) } else { Wish::WriteZeroes(extent, may_unmap) }
     }
 }
 
-/// The feature bits of a volume.
-pub(crate) fn features(features: Features, read_only: bool) -> u64 {
-    let always = feature::SEG_MAX
-        | feature::BLOCK_SIZE
-        | feature::FLUSH
-        | feature::MULTI_QUEUE
-        | feature::INDIRECT
-        | feature::EVENT_INDEX
-        | feature::VERSION_1;
-    if read_only {
-        return always | feature::READ_ONLY;
-    }
-    let discard = if features.contains(Features::DISCARD) { feature::DISCARD } else { 0 };
-    always | discard | feature::WRITE_ZEROES
-}
-
-/// When a change counts as done for a guest that has taken these features: one that cannot flush relies on each write that was answered
-/// (VIRTIO 1.2 §5.2.6.2).
-pub(crate) fn durability(acknowledged: u64) -> Durability {
-    if acknowledged & feature::FLUSH == 0 { Durability::Durable } else { Durability::Cached }
-}
+/// What the device calls itself: 20 bytes at most (§5.2.6).
+pub(crate) const ID: &[u8] = b"linerate";
 
 #[cfg(test)]
 mod tests {
@@ -194,25 +168,22 @@ mod tests {
     #[test]
     fn the_configuration_tells_size_and_blocks() {
         let geometry = Geometry::of(1 << 20, 4096).unwrap();
-        let config = DeviceConfig::of(geometry, Features::DISCARD, 2);
-        assert_eq!(config.part(0, 8), 2048_u64.to_le_bytes());
-        assert_eq!(config.part(20, 4), 4096_u32.to_le_bytes());
-        assert_eq!(config.part(34, 2), [2, 0]);
-        assert_eq!(config.part(56, 8), [1, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(config.part(600, 2), [0, 0]);
+        let config = configuration(geometry, &Limits::default(), Features::DISCARD, 2);
+        assert_eq!((config.capacity.get(), config.block_size.get(), config.queues.get()), (2048, 4096, 2));
+        assert_eq!(config.zeroes_may_unmap, 1);
     }
 
     #[test]
     fn a_guest_that_cannot_flush_has_durable_writes() {
         let offered = features(Features::all(), false);
         assert_eq!(durability(offered), Durability::Cached);
-        assert_eq!(durability(offered & !feature::FLUSH), Durability::Durable);
+        assert_eq!(durability(offered.without(FeatureBits::FLUSH)), Durability::Durable);
     }
 
     #[test]
     fn a_read_only_device_offers_no_changes() {
         let bits = features(Features::all(), true);
-        assert_eq!(bits & (feature::DISCARD | feature::WRITE_ZEROES), 0);
-        assert_ne!(bits & feature::READ_ONLY, 0);
+        assert!(!bits.has(FeatureBits::DISCARD) && !bits.has(FeatureBits::WRITE_ZEROES));
+        assert!(bits.has(FeatureBits::READ_ONLY));
     }
 }

@@ -1,427 +1,466 @@
-//! One queue of the guest's: a thread takes requests off it, the client's cores answer them.
+//! One queue of a front end, as the core that serves it has it: buffers become requests of the volume, what came of them is given back.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::cell::RefCell;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
 
-use buf::{BufList, SharedBuf};
-use linerate::{Disk, DiskError};
-use rustix::event::{PollFd, PollFlags, poll};
-use virtio_queue::{DescriptorChain, Queue, QueueOwnedT, QueueT, Reader, Writer};
-use vm_memory::GuestMemoryMmap;
-use volume::{Durability, Extent, Operation, Outcome, VolumeErrorKind};
-use zerocopy::{FromBytes, FromZeros, IntoBytes};
+use buf::{Account, Buf, BufList, Pool};
+use host::Polled;
+use protocol::Instant;
+use vhost_user::SharedArea;
+use virtio::block::Status;
+use virtio::either::AnyDevice;
+use virtio::inflight::Tracker;
+use virtio::queue::Position;
+use virtio::{Chain, DeviceQueue, Segment, Violation};
+use volume::{Completion, Durability, Extent, Operation, Outcome, QueueFull, Request, Tag, VolumeQueue};
 
-use super::limits::{LARGEST, QUEUE_MEMORY};
-use super::request::{Header, SECTOR, Segment, Status, kind};
-use crate::convert::index;
-use crate::gate::{Gate, Permit, Room};
-use crate::limits::GRACE;
-use crate::memory::memory;
+use super::guest::{GuestMemory, Space, total};
+use super::limits::{PIECES_PER_ENTRY, SPARE_CHAINS, TURN_REQUESTS};
+use super::request::{Decoded, ID, Shape, Wish};
 
-type Chain = DescriptorChain<Arc<GuestMemoryMmap>>;
+/// What a front end did wrong: its queue is served no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It broke a rule of its queue.
+    Violation(Violation),
+    /// It took memory away that it had lent.
+    Cut,
+}
 
-/// What a running queue needs.
-pub(crate) struct Parts {
-    pub(crate) queue: Queue,
-    pub(crate) guest: Arc<GuestMemoryMmap>,
-    pub(crate) kick: File,
-    pub(crate) call: Option<File>,
-    pub(crate) disk: Disk,
-    pub(crate) read_only: bool,
-    /// When a change counts as done.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Violation(violation) => violation.fmt(f),
+            Self::Cut => f.write_str("memory was taken away that had been lent"),
+        }
+    }
+}
+
+/// The queue itself, which the core looks at while it is awake.
+pub(crate) struct Available {
+    queue: RefCell<AnyDevice<SharedArea>>,
+    waker: Waker,
+}
+
+impl Polled for Available {
+    fn has_news(&self) -> bool {
+        let has_available = self.queue.borrow().has_available();
+        if has_available {
+            self.waker.wake_by_ref();
+        }
+        has_available
+    }
+
+    fn begin_sleep(&self) -> bool {
+        let has_available = self.queue.borrow_mut().await_available();
+        if has_available {
+            self.waker.wake_by_ref();
+        }
+        has_available
+    }
+
+    fn end_sleep(&self) {
+        self.queue.borrow_mut().ignore_available();
+    }
+}
+
+/// What a ring is started with.
+pub(crate) struct RingPlan {
+    /// Which of the process' volumes it is of.
+    pub(crate) volume: usize,
+    /// Entries of the queue.
+    pub(crate) size: u16,
+    pub(crate) queue: AnyDevice<SharedArea>,
+    pub(crate) tracker: Option<Tracker<SharedArea>>,
+    /// What an earlier device has left under way, in order.
+    pub(crate) left: Vec<Chain>,
+    pub(crate) memory: Arc<GuestMemory>,
+    pub(crate) shape: Shape,
     pub(crate) durability: Durability,
+    pub(crate) call: Option<OwnedFd>,
+    pub(crate) error: Option<OwnedFd>,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
-    guest: Arc<GuestMemoryMmap>,
-    call: Mutex<Option<File>>,
-    disk: Disk,
-    read_only: bool,
-    durability: Durability,
-    gate: Arc<Gate>,
-    stop: AtomicBool,
+/// A request under way.
+struct Job {
+    chain: Chain,
+    wish: Wish,
+    /// Bytes that are done, of those that it has.
+    done: usize,
+    len: usize,
 }
 
-/// A queue whose requests are being served.
+/// The queue.
 pub(crate) struct Ring {
-    shared: Arc<Shared>,
-    kick: File,
-    thread: JoinHandle<()>,
+    /// Entries of the queue: as many requests are under way at most.
+    size: usize,
+    available: Rc<Available>,
+    tracker: Option<Tracker<SharedArea>>,
+    memory: Arc<GuestMemory>,
+    shape: Shape,
+    durability: Durability,
+    call: Option<OwnedFd>,
+    error: Option<OwnedFd>,
+    /// Its share of the core's memory for data: however much its front end asks for at a time, other queues have theirs.
+    account: Account,
+    jobs: Vec<Option<Job>>,
+    free: Vec<usize>,
+    /// Jobs that wait for memory or for room in the volume's queue, in order.
+    waiting: Vec<usize>,
+    /// Chains that are used again.
+    chains: Vec<Chain>,
+    /// Pieces of memory in all requests under way.
+    pieces: usize,
+    has_used: bool,
+    takes_more: bool,
+    fault: Option<Fault>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// How a ring asks its volume.
+pub(crate) struct Asking<'a> {
+    pub(crate) queue: &'a mut dyn VolumeQueue,
+    /// What stands before a job's number in its tag.
+    pub(crate) tag: u64,
 }
 
 impl Ring {
-    /// Begins to serve.
-    pub(crate) fn start(parts: Parts) -> io::Result<Self> {
-        let Parts { queue, guest, kick, call, disk, read_only, durability } = parts;
-        // A guest that keeps to the rules has no more requests than its queue has entries.
-        let room = Room { requests: usize::from(queue.size()), bytes: QUEUE_MEMORY };
-        let shared = Arc::new(Shared {
-            queue: Mutex::new(queue),
-            guest,
-            call: Mutex::new(call),
-            disk,
-            read_only,
-            durability,
-            gate: Arc::new(Gate::new(room)),
-            stop: AtomicBool::new(false),
-        });
-        let (worker, waits) = (Arc::clone(&shared), kick.try_clone()?);
-        let thread = std::thread::Builder::new().name("queue".to_owned()).spawn(move || {
-            // What was put into the queue before it started had its kick already.
-            while worker.take_all().is_ok() && worker.wait(&waits).is_ok() {}
-        })?;
-        Ok(Self { shared, kick, thread })
-    }
-
-    /// Notifies the guest of answers this way from now on.
-    pub(crate) fn set_call(&self, call: Option<File>) {
-        *lock(&self.shared.call) = call;
-    }
-
-    /// Takes no more requests, waits for those under way, and gives the queue back.
-    pub(crate) fn stop(self) -> Option<Queue> {
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.gate.shut();
-        // The thread looks up when the descriptor is written to, by whomever.
-        let _woken = (&self.kick).write_all(&1_u64.to_ne_bytes());
-        let _ended = self.thread.join();
-        self.shared.gate.close(GRACE);
-        Queue::try_from(lock(&self.shared.queue).state()).ok()
-    }
-}
-
-impl Shared {
-    /// Waits for a kick; an error once the queue is to stop.
-    fn wait(&self, kick: &File) -> io::Result<()> {
-        loop {
-            if self.stop.load(Ordering::SeqCst) {
-                return Err(io::ErrorKind::ConnectionAborted.into());
-            }
-            match poll(&mut [PollFd::new(kick, PollFlags::IN)], None) {
-                Ok(_) => {}
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            }
-            let mut count = [0; 8];
-            match (&mut &*kick).read(&mut count) {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Takes requests until the queue is empty and the guest knows that it has to kick again.
-    fn take_all(self: &Arc<Self>) -> Result<(), virtio_queue::Error> {
-        loop {
-            lock(&self.queue).disable_notification(&*self.guest)?;
-            loop {
-                let Some(permit) = self.gate.enter() else { return Ok(()) };
-                let chain = lock(&self.queue).pop_descriptor_chain(Arc::clone(&self.guest));
-                let Some(chain) = chain else { break };
-                self.begin(Answer { shared: Arc::clone(self), chain, permit });
-            }
-            if self.stop.load(Ordering::SeqCst) || !lock(&self.queue).enable_notification(&*self.guest)? {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Begins a request. What makes no sense is answered as failed.
-    fn begin(&self, answer: Answer) {
-        let guest = Arc::clone(&self.guest);
-        let Ok(mut reader) = answer.chain.clone().reader(&guest) else {
-            return answer.end(Status::Failed);
-        };
-        let mut header = Header::new_zeroed();
-        if reader.read_exact(header.as_mut_bytes()).is_err() {
-            return answer.end(Status::Failed);
-        }
-        let changes = matches!(header.kind.get(), kind::WRITE | kind::DISCARD | kind::WRITE_ZEROES);
-        if changes && self.read_only {
-            return answer.end(Status::Failed);
-        }
-        match header.kind.get() {
-            kind::READ => self.read(&header, answer),
-            kind::WRITE => self.write(&header, &mut reader, answer),
-            kind::FLUSH => self.submit(Operation::Flush, answer),
-            kind::DISCARD | kind::WRITE_ZEROES => self.zero(&header, &mut reader, answer),
-            kind::GET_ID => answer.end_with(Status::Ok, &SharedBuf::from_static(b"linerate").into()),
-            _ => answer.end(Status::Unsupported),
-        }
-    }
-
-    /// The blocks of `bytes` bytes from `sector`, if they are whole and within the volume.
-    fn extent(&self, sector: u64, bytes: u64) -> Option<Extent> {
-        let geometry = self.disk.geometry();
-        let block = u64::from(geometry.block_size);
-        let offset = sector.checked_mul(SECTOR)?;
-        if !offset.is_multiple_of(block) || !bytes.is_multiple_of(block) {
+    pub(crate) fn new(plan: RingPlan, waker: &Waker, pool: &Pool) -> Option<Self> {
+        let RingPlan { volume: _, size, queue, tracker, left, memory, shape, durability, call, error } = plan;
+        let size = usize::from(size);
+        let mut account = Account::new(pool);
+        let tables = size * (size_of::<Job>() + PIECES_PER_ENTRY * size_of::<Segment>());
+        if !account.charge_table(tables) {
             return None;
         }
-        let extent = Extent::new(offset / block, bytes / block);
-        geometry.check(extent).map(|_| extent)
-    }
-
-    /// Waits for room for a request's data. False when the queue has been stopped: the request stays for the thread that serves it next.
-    fn hold(&self, answer: &mut Answer, bytes: usize) -> bool {
-        let room = answer.permit.hold(bytes);
-        if !room {
-            lock(&self.queue).go_to_previous_position();
-        }
-        room
-    }
-
-    fn fits(&self, bytes: usize) -> bool {
-        bytes <= index(u64::from(self.disk.limits().max_transfer))
-    }
-
-    fn read(&self, header: &Header, mut answer: Answer) {
-        let bytes = answer.room().filter(|bytes| *bytes <= usize::try_from(LARGEST).unwrap_or(0));
-        let place = bytes.and_then(|bytes| Some((bytes, self.extent(header.sector.get(), bytes as u64)?)));
-        let Some((bytes, extent)) = place else { return answer.end(Status::Failed) };
-        if !self.hold(&mut answer, bytes) {
-            return;
-        }
-        if !self.fits(bytes) {
-            let mut data = vec![0; bytes];
-            let result = self.disk.blocking().read_at(header.sector.get() * SECTOR, &mut data);
-            let status = if result.is_ok() { Status::Ok } else { Status::Failed };
-            return answer.end_with(status, &SharedBuf::from(data).into());
-        }
-        self.disk.submit_read(extent, move |result| match result {
-            Ok(Outcome::Data(data)) => answer.end_with(Status::Ok, &data),
-            _ => answer.end(Status::Failed),
-        });
-    }
-
-    fn write(&self, header: &Header, reader: &mut Reader<'_>, mut answer: Answer) {
-        let bytes = reader.available_bytes();
-        let allowed = bytes <= usize::try_from(LARGEST).unwrap_or(0);
-        let extent = self.extent(header.sector.get(), bytes as u64).filter(|_| allowed);
-        let Some(extent) = extent else { return answer.end(Status::Failed) };
-        if !self.hold(&mut answer, bytes) {
-            return;
-        }
-        if !self.fits(bytes) {
-            let mut data = vec![0; bytes];
-            let result = reader.read_exact(&mut data).is_ok() && self.write_slowly(header, &data).is_ok();
-            return answer.end(if result { Status::Ok } else { Status::Failed });
-        }
-        let mut data = memory(bytes);
-        if reader.read_exact(&mut data).is_err() {
-            return answer.end(Status::Failed);
-        }
-        let (data, durability) = (BufList::from(data.freeze()), self.durability);
-        self.submit(Operation::Write { extent, data, durability }, answer);
-    }
-
-    /// Writes what is longer than one transfer.
-    fn write_slowly(&self, header: &Header, data: &[u8]) -> Result<(), DiskError> {
-        let (disk, offset) = (self.disk.blocking(), header.sector.get() * SECTOR);
-        match self.durability {
-            Durability::Cached => disk.write_at(offset, data),
-            Durability::Durable => disk.write_durable_at(offset, data),
-        }
-    }
-
-    fn zero(&self, header: &Header, reader: &mut Reader<'_>, answer: Answer) {
-        let mut bytes = [0; size_of::<Segment>()];
-        if reader.available_bytes() != bytes.len() || reader.read_exact(&mut bytes).is_err() {
-            return answer.end(Status::Unsupported);
-        }
-        let Ok(segment) = Segment::read_from_bytes(&bytes) else { return answer.end(Status::Failed) };
-        let place = self.extent(segment.sector.get(), u64::from(segment.sectors.get()) * SECTOR);
-        let (Some(extent), Some(may_unmap)) = (place, segment.may_unmap()) else {
-            return answer.end(Status::Unsupported);
+        let mut ring = Self {
+            size,
+            available: Rc::new(Available { queue: RefCell::new(queue), waker: waker.clone() }),
+            tracker,
+            memory,
+            shape,
+            durability,
+            call,
+            error,
+            account,
+            jobs: Vec::new(),
+            free: Vec::new(),
+            waiting: Vec::new(),
+            chains: Vec::new(),
+            pieces: 0,
+            has_used: false,
+            takes_more: true,
+            fault: None,
         };
-        if extent.blocks > self.disk.limits().max_discard {
-            return answer.end(Status::Failed);
+        for chain in left {
+            let begun = ring.begin(chain);
+            ring.waiting.extend(begun);
         }
+        Some(ring)
+    }
+
+    /// What the core looks at.
+    pub(crate) fn available(&self) -> Rc<dyn Polled> {
+        Rc::clone(&self.available) as Rc<dyn Polled>
+    }
+
+    /// Notifies the front end this way from now on.
+    pub(crate) fn set_call(&mut self, call: Option<OwnedFd>) {
+        self.call = call;
+    }
+
+    /// Other memory is lent from now on. What is under way keeps what it has.
+    pub(crate) fn set_memory(&mut self, memory: Arc<GuestMemory>) {
+        self.memory = memory;
+    }
+
+    /// Takes no more buffers.
+    pub(crate) fn stop(&mut self) {
+        self.takes_more = false;
+    }
+
+    /// Whether something waits for a request to end: for memory, for room in the volume's queue, or to be taken off the queue.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty() || (self.takes_more && self.available.queue.borrow().has_available())
+    }
+
+    /// Requests under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.jobs.len() - self.free.len()
+    }
+
+    /// Where it stands.
+    pub(crate) fn position(&self) -> Position {
+        self.available.queue.borrow().position()
+    }
+
+    /// What the front end did wrong; told once.
+    pub(crate) fn take_fault(&mut self) -> Option<Fault> {
+        self.fault.take()
+    }
+
+    /// Takes buffers off the queue and asks the volume; true if there are more than a turn's.
+    pub(crate) fn take(&mut self, now: Instant, asking: &mut Asking<'_>) -> bool {
+        if self.takes_more && self.memory.was_cut() {
+            self.fail(Fault::Cut);
+        }
+        self.ask_waiting(now, asking);
+        let space = Space(Arc::clone(&self.memory));
+        for _ in 0..TURN_REQUESTS {
+            if !self.takes_more || !self.waiting.is_empty() || self.is_full() {
+                return false;
+            }
+            // What a tracker has free must be nobody's before the driver sees it.
+            if self.tracker.is_some() {
+                self.publish();
+            }
+            let mut chain = self.chains.pop().unwrap_or_default();
+            let taken = self.available.queue.borrow_mut().next_available(&space, &mut chain);
+            match taken {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.chains.push(chain);
+                    return false;
+                }
+                Err(violation) => {
+                    self.fail(Fault::Violation(violation));
+                    return false;
+                }
+            }
+            if let Some(tracker) = &mut self.tracker {
+                tracker.taken(&mut chain);
+            }
+            let number = self.begin(chain);
+            if let Some(number) = number {
+                self.ask(now, number, asking);
+            }
+        }
+        self.takes_more && !self.is_full() && self.available.queue.borrow().has_available()
+    }
+
+    /// Takes no more buffers, because of what the front end did, and tells it so.
+    fn fail(&mut self, fault: Fault) {
+        (self.takes_more, self.fault) = (false, Some(fault));
+        if let Some(error) = &self.error {
+            notify(error);
+        }
+    }
+
+    /// Whether as much is under way as may be.
+    fn is_full(&self) -> bool {
+        self.under_way() >= self.size || (self.pieces >= self.size * PIECES_PER_ENTRY && self.under_way() > 0)
+    }
+
+    /// Begins a request; nothing for one that is over at once.
+    fn begin(&mut self, chain: Chain) -> Option<usize> {
+        let Some(Decoded { wish, len }) = self.shape.decode(&self.memory, &chain) else {
+            // Nobody can be told what came of it.
+            self.give_back(chain, 0);
+            return None;
+        };
+        match wish {
+            Wish::Failed => self.end(chain, Status::Failed, 0),
+            Wish::Unsupported => self.end(chain, Status::Unsupported, 0),
+            Wish::GetId => {
+                let mut id = [0; 20];
+                id.iter_mut().zip(ID).for_each(|(place, byte)| *place = *byte);
+                let told = id.get(..len.min(id.len())).unwrap_or_default();
+                self.memory.write(chain.to_write(), 0, told);
+                self.end(chain, Status::Ok, told.len());
+            }
+            Wish::Read(extent) | Wish::Write(extent) if extent.blocks == 0 => self.end(chain, Status::Ok, 0),
+            _ => {
+                self.pieces += chain.pieces();
+                let job = Job { chain, wish, done: 0, len };
+                let number = self.free.pop().unwrap_or_else(|| {
+                    self.jobs.push(None);
+                    self.jobs.len() - 1
+                });
+                if let Some(place) = self.jobs.get_mut(number) {
+                    *place = Some(job);
+                }
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Asks again for what had to wait, in order.
+    fn ask_waiting(&mut self, now: Instant, asking: &mut Asking<'_>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        for number in std::mem::take(&mut self.waiting) {
+            // In order: what comes later does not take the memory that an earlier one waits for.
+            if self.waiting.is_empty() {
+                self.ask(now, number, asking);
+            } else {
+                self.waiting.push(number);
+            }
+        }
+        if self.waiting.is_empty() {
+            self.account.stop_waiting();
+        }
+    }
+
+    /// Asks the volume for the next part of a job; it waits if there is no room or no memory.
+    fn ask(&mut self, now: Instant, number: usize, asking: &mut Asking<'_>) {
+        let Some(job) = self.jobs.get(number).and_then(Option::as_ref) else { return };
+        let (asked, account) = (
+            Asked { shape: &self.shape, memory: &self.memory, durability: self.durability },
+            &mut self.account,
+        );
+        let Some(operation) = asked.operation(job, account) else { return self.waiting.push(number) };
+        let request = Request { tag: Tag(asking.tag | wire::widen(number)), operation };
+        if let Err(QueueFull(_)) = asking.queue.submit(now, request) {
+            self.waiting.push(number);
+        }
+    }
+
+    /// The volume has done what it was asked for a job.
+    pub(crate) fn complete(
+        &mut self,
+        now: Instant,
+        number: usize,
+        completion: Completion,
+        asking: &mut Asking<'_>,
+    ) {
+        let Some(mut job) = self.jobs.get_mut(number).and_then(Option::take) else { return };
+        let moved = match completion.outcome() {
+            Ok(Outcome::Data(data)) => {
+                let mut at = job.done;
+                let fits = data.pieces().iter().all(|piece| {
+                    let fits = self.memory.write(job.chain.to_write(), at, piece);
+                    at += piece.len();
+                    fits
+                });
+                fits.then_some(data.len())
+            }
+            Ok(_) => match job.wish {
+                Wish::Write(extent) => Some(next_part(&self.shape, &job, extent).1),
+                _ => Some(0),
+            },
+            Err(_) => None,
+        };
+        job.done += moved.unwrap_or(0);
+        if moved.is_some() && job.done < job.len {
+            if let Some(place) = self.jobs.get_mut(number) {
+                *place = Some(job);
+            }
+            return self.ask(now, number, asking);
+        }
+        self.free.push(number);
+        self.pieces -= job.chain.pieces();
+        let (status, written) = match (moved, job.wish) {
+            (None, _) => (Status::Failed, 0),
+            (Some(_), Wish::Read(_)) => (Status::Ok, job.len),
+            (Some(_), _) => (Status::Ok, 0),
+        };
+        self.end(job.chain, status, written);
+    }
+
+    /// Answers a request, of which so many bytes were written.
+    fn end(&mut self, chain: Chain, status: Status, written: usize) {
+        let last = total(chain.to_write()).saturating_sub(1);
+        self.memory.write(chain.to_write(), last, &[status.byte()]);
+        self.give_back(chain, written + 1);
+    }
+
+    fn give_back(&mut self, chain: Chain, written: usize) {
+        let key = chain.key();
+        if let Some(tracker) = &mut self.tracker {
+            tracker.returning(key);
+        }
+        self.available.queue.borrow_mut().add_used(key, wire::saturate(written));
+        self.has_used = true;
+        if self.chains.len() < SPARE_CHAINS {
+            self.chains.push(chain);
+        }
+    }
+
+    /// Lets the front end see what was given back, and notifies it if it wants that.
+    pub(crate) fn publish(&mut self) {
+        if !std::mem::take(&mut self.has_used) {
+            return;
+        }
+        let mut queue = self.available.queue.borrow_mut();
+        let position = queue.position();
+        if let Some(tracker) = &mut self.tracker {
+            tracker.publishing(position);
+        }
+        let wants_call = queue.publish();
+        if let Some(tracker) = &mut self.tracker {
+            tracker.published(position);
+        }
+        if let Some(call) = self.call.as_ref().filter(|_| wants_call) {
+            notify(call);
+        }
+    }
+}
+
+/// Counts an event descriptor up. A count that is full has notified already.
+fn notify(event: &OwnedFd) {
+    let _told = rustix::io::write(event, &1_u64.to_ne_bytes());
+}
+
+/// What a job's next request is made of.
+struct Asked<'a> {
+    shape: &'a Shape,
+    memory: &'a GuestMemory,
+    durability: Durability,
+}
+
+impl Asked<'_> {
+    /// The next request of a job; `None` when there is no memory.
+    fn operation(&self, job: &Job, account: &mut Account) -> Option<Operation> {
         let durability = self.durability;
-        let operation = if header.kind.get() == kind::DISCARD {
-            Operation::Discard { extent }
-        } else {
-            Operation::WriteZeroes { extent, durability, may_unmap }
-        };
-        self.submit(operation, answer);
-    }
-
-    fn submit(&self, operation: Operation, answer: Answer) {
-        self.disk.submit(operation, move |result: Result<Outcome, VolumeErrorKind>| match result {
-            Ok(_) => answer.end(Status::Ok),
-            Err(VolumeErrorKind::Unsupported) => answer.end(Status::Unsupported),
-            Err(_) => answer.end(Status::Failed),
-        });
-    }
-}
-
-/// A request that is to be answered.
-struct Answer {
-    shared: Arc<Shared>,
-    chain: Chain,
-    permit: Permit,
-}
-
-impl Answer {
-    fn writer(&self) -> Option<Writer<'_>> {
-        self.chain.clone().writer(&self.shared.guest).ok()
-    }
-
-    /// Bytes that the guest has room for, beside the status.
-    fn room(&self) -> Option<usize> {
-        self.writer()?.available_bytes().checked_sub(1)
-    }
-
-    /// Puts the status into the guest's memory, and notifies the guest.
-    fn end(self, status: Status) {
-        self.end_with(status, &BufList::new());
-    }
-
-    /// Puts data and status into the guest's memory, and notifies the guest. A guest that left no room for them is not notified.
-    fn end_with(self, status: Status, data: &BufList) {
-        let written = self.put(status, data).and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
-        let shared = &self.shared;
-        let mut queue = lock(&shared.queue);
-        let is_used = queue.add_used(&*shared.guest, self.chain.head_index(), written).is_ok()
-            && queue.needs_notification(&*shared.guest).unwrap_or(true);
-        drop(queue);
-        if is_used && let Some(mut call) = lock(&shared.call).as_ref() {
-            // A guest that is gone hears nothing.
-            let _unheard = call.write_all(&1_u64.to_ne_bytes());
-        }
-        drop(self.permit);
-    }
-
-    fn put(&self, status: Status, data: &BufList) -> Option<usize> {
-        let mut writer = self.writer()?;
-        let room = writer.available_bytes().checked_sub(1)?;
-        let mut last = writer.split_at(room).ok()?;
-        for piece in data.part(0, data.len().min(room)).pieces() {
-            writer.write_all(piece).ok()?;
-        }
-        last.write_all(&[status.byte()]).ok()?;
-        Some(writer.bytes_written() + 1)
+        Some(match job.wish {
+            Wish::Read(extent) => {
+                let (extent, len) = next_part(self.shape, job, extent);
+                Operation::Read { extent, into: account.take(len)? }
+            }
+            Wish::Write(extent) => {
+                let (extent, len) = next_part(self.shape, job, extent);
+                let mut data = account.take(len)?;
+                let skipped = virtio::block::HEADER + job.done;
+                fill(self.memory, job.chain.to_read(), skipped, &mut data);
+                Operation::Write { extent, data: BufList::from(data.freeze()), durability }
+            }
+            Wish::Discard(extent) => Operation::Discard { extent },
+            Wish::WriteZeroes(extent, may_unmap) => Operation::WriteZeroes { extent, durability, may_unmap },
+            _ => Operation::Flush,
+        })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use linerate::{Client, ClientConfig};
-    use vm_memory::{Bytes, GuestAddress};
+/// What is left of an extent, as much as the volume takes at a time.
+fn next_part(shape: &Shape, job: &Job, extent: Extent) -> (Extent, usize) {
+    let block = wire::index(u64::from(shape.geometry.block_size));
+    let most = wire::index(u64::from(shape.limits.max_transfer)).min(buf::LARGEST);
+    let len = (job.len - job.done).min(most / block * block);
+    let blocks = |bytes: usize| wire::widen(bytes / block);
+    (Extent::new(extent.start + blocks(job.done), blocks(len)), len)
+}
 
-    use super::*;
-
-    const SIZE: u16 = 256;
-    const MIB: u32 = 1 << 20;
-    const TABLE: u64 = 0;
-    const AVAILABLE: u64 = 0x4000;
-    const USED: u64 = 0x8000;
-    const HEADERS: u64 = 0xc000;
-    /// Where the data of all requests lies.
-    const DATA: u64 = 1 << 20;
-
-    /// A guest of 4 MiB, whose requests all name the same data.
-    fn guest() -> Arc<GuestMemoryMmap> {
-        Arc::new(GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 4 << 20)]).unwrap())
-    }
-
-    /// Memory that a descriptor names.
-    #[derive(Clone, Copy)]
-    struct Span {
-        address: u64,
-        length: u32,
-    }
-
-    fn descriptor(guest: &GuestMemoryMmap, index: u16, Span { address, length }: Span, next: Option<u16>) {
-        let flags: u16 = u16::from(next.is_some()) | (u16::from(length == 1) << 1);
-        let words = [address.to_le_bytes().as_slice(), &length.to_le_bytes(), &flags.to_le_bytes()].concat();
-        let bytes = [words.as_slice(), &next.unwrap_or(0).to_le_bytes()].concat();
-        guest.write_slice(&bytes, GuestAddress(TABLE + u64::from(index) * 16)).unwrap();
-    }
-
-    /// Puts as many writes of `length` bytes into the queue as it holds: header, data, status.
-    fn fill(guest: &GuestMemoryMmap, length: u32) -> u16 {
-        let requests = SIZE / 3;
-        let header = [kind::WRITE.to_le_bytes().as_slice(), &[0; 12]].concat();
-        guest.write_slice(&header, GuestAddress(HEADERS)).unwrap();
-        for request in 0..requests {
-            let first = request * 3;
-            descriptor(guest, first, Span { address: HEADERS, length: 16 }, Some(first + 1));
-            descriptor(guest, first + 1, Span { address: DATA, length }, Some(first + 2));
-            let status = HEADERS + 64 + u64::from(request);
-            descriptor(guest, first + 2, Span { address: status, length: 1 }, None);
-            guest.write_obj(first, GuestAddress(AVAILABLE + 4 + u64::from(request) * 2)).unwrap();
+/// Copies what lies behind so many bytes of segments. Bytes that are not there any more stay as they are: the front end took them away, and has what it asked for.
+fn fill(memory: &GuestMemory, segments: &[Segment], skipped: usize, into: &mut Buf) {
+    let mut skipped = skipped;
+    let mut at = 0;
+    for segment in segments {
+        let len = wire::index(u64::from(segment.len));
+        if skipped >= len {
+            skipped -= len;
+            continue;
         }
-        guest.write_obj(requests, GuestAddress(AVAILABLE + 2)).unwrap();
-        requests
-    }
-
-    fn used(guest: &GuestMemoryMmap) -> u16 {
-        guest.read_obj(GuestAddress(USED + 2)).unwrap()
-    }
-
-    fn ring(guest: &Arc<GuestMemoryMmap>, url: &str) -> Ring {
-        let mut queue = Queue::new(SIZE).unwrap();
-        queue.try_set_size(SIZE).unwrap();
-        queue.try_set_desc_table_address(GuestAddress(TABLE)).unwrap();
-        queue.try_set_avail_ring_address(GuestAddress(AVAILABLE)).unwrap();
-        queue.try_set_used_ring_address(GuestAddress(USED)).unwrap();
-        queue.set_ready(true);
-        let client = Client::start(&ClientConfig::default()).unwrap();
-        let disk = client.open(&url.parse().unwrap()).unwrap();
-        let kick = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-        let parts = Parts {
-            queue,
-            guest: Arc::clone(guest),
-            kick: kick.into(),
-            call: None,
-            disk,
-            read_only: false,
-            durability: Durability::Cached,
-        };
-        Ring::start(parts).unwrap()
-    }
-
-    #[test]
-    fn requests_that_name_the_same_memory_hold_no_more_than_a_queue_may() {
-        let guest = guest();
-        let requests = fill(&guest, MIB);
-        let ring = ring(&guest, "delay=20ms+ram:64M");
-        let (mut most, mut waited) = (0, false);
-        while used(&guest) < requests {
-            let (inside, bytes) = ring.shared.gate.inside();
-            most = most.max(bytes);
-            waited |= inside < usize::from(requests) && bytes == QUEUE_MEMORY;
-            std::thread::yield_now();
-        }
-        assert!(most <= QUEUE_MEMORY, "{most} bytes");
-        assert!(waited, "nothing ever waited");
-        ring.stop();
-        let statuses: Vec<u8> = (0..requests)
-            .map(|index| guest.read_obj(GuestAddress(HEADERS + 64 + u64::from(index))).unwrap())
-            .collect();
-        assert_eq!(statuses, vec![0; usize::from(requests)]);
-    }
-
-    #[test]
-    fn a_request_that_waits_for_room_is_left_in_the_queue_when_it_stops() {
-        let guest = guest();
-        let requests = fill(&guest, 3 * MIB);
-        let ring = ring(&guest, "delay=200ms+ram:64M");
-        while ring.shared.gate.inside().1 == 0 {
-            std::thread::yield_now();
-        }
-        let queue = ring.stop().unwrap();
-        assert_eq!(queue.next_avail(), used(&guest), "each request is answered, or left");
-        assert!(queue.next_avail() < requests);
+        let count = (len - skipped).min(into.len() - at);
+        let cut: u32 = wire::saturate(skipped);
+        let part =
+            Segment { address: segment.address + u64::from(cut), len: wire::saturate(count), ..*segment };
+        let Some(place) = into.get_mut(at..at + count) else { return };
+        memory.read(&[part], place);
+        (at, skipped) = (at + count, 0);
     }
 }

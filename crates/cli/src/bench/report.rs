@@ -47,6 +47,8 @@ pub(crate) struct Report {
     verified: Option<u64>,
     /// The first of those that did not.
     wrong_data: Option<String>,
+    /// Bytes that were copied on their way into a device's memory or out of it; null where no volume has such memory.
+    copied: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -131,6 +133,7 @@ impl Report {
             spread: result.spread.iter().map(Spread::new).collect(),
             verified: plan.verify.then_some(result.verified),
             wrong_data: wrong_data(result, urls),
+            copied: result.copied,
         }
     }
 
@@ -145,6 +148,11 @@ impl Report {
             latency.p50, latency.p99, latency.p999
         ))?;
         output::line(&format!("{:.2} µs of CPU per I/O, {} errors", self.cpu_us_per_io, self.errors))?;
+        if let Some(copied) = self.copied.filter(|copied| *copied > 0) {
+            output::line(&format!(
+                "{copied} bytes were copied, as the device does not have the memory that they were in"
+            ))?;
+        }
         if self.missed > 0 {
             output::line(&format!(
                 "{} requests were due but never started: the rate is too high",

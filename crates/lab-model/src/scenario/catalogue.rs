@@ -76,6 +76,7 @@ pub const FILES: &[File] = files![
     "linerate/nbd.toml",
     "linerate/loss.toml",
     "linerate/reorder.toml",
+    "linerate/shared-memory.toml",
     "linerate/distance.toml",
     "linerate/nat.toml",
     "linerate/mixed-traffic.toml",

@@ -194,6 +194,8 @@ pub enum Initiator {
     LinerateNbd,
     /// Linerate's software adapter, which hands a file through FUSE.
     LinerateFuse,
+    /// Linerate's software adapter, which fio reaches through shared memory (vhost-user) by Linerate's engine.
+    LinerateVhostUser,
     /// libiscsi, driven by `iscsi-perf`, which reads only.
     LibiscsiPerf,
     /// libiscsi inside fio, as fio's own engine.
@@ -202,6 +204,8 @@ pub enum Initiator {
     LibiscsiNbd,
     /// libiscsi inside `qemu-storage-daemon`, which hands a file through FUSE.
     LibiscsiFuse,
+    /// libiscsi inside `qemu-storage-daemon`, which fio reaches through shared memory (vhost-user) by Linerate's engine.
+    LibiscsiVhostUser,
     /// `qemu-storage-daemon` on a local volume, which hands fio an NBD socket: nothing but the adapter.
     QemuNbd,
     /// nbdkit on a local volume, which hands fio an NBD socket: nothing but the adapter.

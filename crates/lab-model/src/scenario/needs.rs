@@ -148,7 +148,9 @@ pub fn of_point(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Vec<&'s
     match arm.initiator {
         Initiator::LibiscsiPerf if writes(&settings) => names.push("reads alone"),
         Initiator::LibiscsiFuse | Initiator::LinerateFuse => names.push("fuse"),
-        Initiator::LinerateFio => names.push("fio engine"),
+        Initiator::LinerateFio | Initiator::LinerateVhostUser | Initiator::LibiscsiVhostUser => {
+            names.push("fio engine");
+        }
         Initiator::LibiscsiFio => names.push("fio libiscsi engine"),
         Initiator::Libnfs => {
             names.push("fuse");

@@ -1,10 +1,10 @@
 //! Linerate's software adapter: `linerate attach` speaks the protocol in a process of its own and hands the volume to the load
-//! tool, as an NBD export on a local socket or as a file through FUSE.
+//! tool, as an NBD export or a vhost-user device on a local socket, or as a file through FUSE.
 //!
-//! One process serves one volume, so a host with eight of them has eight adapters, all on the adapter's processors; together
-//! they are the side whose time is counted as the adapter's.
+//! One process serves all volumes of a host, but for FUSE, where each has its own; together they are the side whose time is counted as the
+//! adapter's.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -14,7 +14,7 @@ use super::service_start;
 use crate::machine::ledger::{Ledger, Thing};
 use crate::machine::process::CommandLine;
 
-/// Starts an adapter on every volume of a host.
+/// Starts adapters on all volumes of a host.
 pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
     if spec.endpoints.is_empty() {
         return Ok(Served::default());
@@ -23,54 +23,74 @@ pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger)
     let version = service_start::version(linerate)?;
     let scratch = backing::scratch("attach", ledger)?;
     let mut served = Served::default();
-    for (number, endpoint) in spec.endpoints.iter().enumerate() {
-        let place = scratch.join(number.to_string());
+    let volumes = spec.endpoints.iter().enumerate();
+    let volumes: Vec<Volume> = volumes
+        .map(|(number, endpoint)| Volume { place: scratch.join(number.to_string()), endpoint })
+        .collect();
+    let together = if handing == Handing::Fuse { 1 } else { volumes.len() };
+    for group in volumes.chunks(together) {
         if handing == Handing::Fuse {
-            ledger.add(Thing::Mount { path: place.clone() })?;
+            for volume in group {
+                ledger.add(Thing::Mount { path: volume.place.clone() })?;
+            }
         }
-        let adapter = Adapter { handing, place: &place, endpoint, version: &version };
-        let (service, url) = attach(adapter, spec, ledger)?;
-        served.services.push(service);
-        served.endpoints.push(Endpoint { url, size: endpoint.size });
+        served.services.push(attach(handing, group, &version, spec, ledger)?);
+        for Volume { place, endpoint } in group {
+            served.endpoints.push(Endpoint { url: handed(handing, text(place)?).url, size: endpoint.size });
+        }
     }
     Ok(served)
 }
 
-/// An adapter to start.
-#[derive(Debug, Clone, Copy)]
-struct Adapter<'a> {
-    /// As what the volume appears.
-    handing: Handing,
-    /// The path at which it appears.
-    place: &'a Path,
-    /// The volume.
+/// A volume, and the path at which it appears.
+struct Volume<'a> {
+    place: PathBuf,
     endpoint: &'a Endpoint,
-    /// What the program says of its version.
-    version: &'a str,
 }
 
-/// Starts one, and waits until its volume is there.
+/// How a volume appears at a path.
+struct Handed {
+    /// As the adapter has it.
+    place: String,
+    /// As the load tool has it.
+    url: String,
+}
+
+fn handed(handing: Handing, path: &str) -> Handed {
+    match handing {
+        Handing::Nbd => Handed { place: format!("unix:{path}"), url: format!("nbd+unix:///?socket={path}") },
+        Handing::Fuse => Handed { place: path.to_owned(), url: path.to_owned() },
+        Handing::VhostUser => Handed { place: path.to_owned(), url: format!("vhost-user:{path}") },
+    }
+}
+
+/// Starts an adapter, and waits until its volumes are there.
 fn attach(
-    Adapter { handing, place, endpoint, version }: Adapter<'_>,
+    handing: Handing,
+    volumes: &[Volume<'_>],
+    version: &str,
     spec: &AdaptSpec<'_>,
     ledger: &mut Ledger,
-) -> Result<(Service, String)> {
-    let path = text(place)?;
-    let (kind, appears, url) = match handing {
-        Handing::Nbd => ("nbd", format!("unix:{path}"), format!("nbd+unix:///?socket={path}")),
-        Handing::Fuse => ("fuse", path.to_owned(), path.to_owned()),
+) -> Result<Service> {
+    let first = volumes.first().context("an adapter needs a volume")?;
+    let there = first.place.with_extension("ready");
+    let mut argv = vec![text(spec.linerate)?.to_owned(), "attach".to_owned()];
+    for Volume { place, endpoint } in volumes {
+        argv.extend([endpoint.url.clone(), handed(handing, text(place)?).place]);
+    }
+    let kind = match handing {
+        Handing::Nbd => "nbd",
+        Handing::Fuse => "fuse",
+        Handing::VhostUser => "vhost-user",
     };
-    let there = place.with_extension("ready");
     let cores = spec.placement.processors.as_ref().map_or(1, Vec::len).to_string();
-    let words =
-        ["attach", &endpoint.url, &appears, "--as", kind, "--cores", &cores, "--ready-file", text(&there)?];
-    let argv = std::iter::once(text(spec.linerate)?).chain(words).map(str::to_owned).collect();
-    let name = place.file_name().unwrap_or_default().display();
+    argv.extend(["--as", kind, "--cores", &cores, "--ready-file", text(&there)?].map(str::to_owned));
+    let name = first.place.file_name().unwrap_or_default().display();
     let line = CommandLine::new(&format!("adapter-{name}"), argv, spec.folder);
     let who = service_start::Label { side: Side::Adapter, name: "linerate", version: version.to_owned() };
     let mut service = service_start::start(&line, spec.placement, who, ledger)?;
-    service_start::wait(&mut service, "its volume appears", || Ok(service_start::written(&there)))?;
-    Ok((service, url))
+    service_start::wait(&mut service, "its volumes appear", || Ok(service_start::written(&there)))?;
+    Ok(service)
 }
 
 fn text(path: &Path) -> Result<&str> {

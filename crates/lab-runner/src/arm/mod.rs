@@ -59,7 +59,9 @@ pub fn adapt(initiator: Initiator, spec: &AdaptSpec<'_>, ledger: &mut Ledger) ->
     match initiator {
         Initiator::LinerateNbd => attach::adapt(Handing::Nbd, spec, ledger),
         Initiator::LinerateFuse => attach::adapt(Handing::Fuse, spec, ledger),
+        Initiator::LinerateVhostUser => attach::adapt(Handing::VhostUser, spec, ledger),
         Initiator::LibiscsiNbd | Initiator::QemuNbd => qemu::adapt(Handing::Nbd, spec, ledger),
+        Initiator::LibiscsiVhostUser => qemu::adapt(Handing::VhostUser, spec, ledger),
         Initiator::NbdkitNbd => nbdkit::adapt(spec, ledger),
         Initiator::LibiscsiFuse | Initiator::Libnfs => qemu::adapt(Handing::Fuse, spec, ledger),
         _ => Ok(Served { services: Vec::new(), endpoints: spec.endpoints.to_vec() }),
@@ -77,11 +79,15 @@ pub fn missing(target: Target, initiator: Initiator) -> Vec<String> {
     };
     let asking: &[&str] = match initiator {
         Initiator::LibiscsiPerf => &["iscsi-perf"],
-        Initiator::LibiscsiNbd | Initiator::LibiscsiFuse | Initiator::QemuNbd => &[qemu::PROGRAM, "fio"],
+        Initiator::LibiscsiNbd
+        | Initiator::LibiscsiFuse
+        | Initiator::LibiscsiVhostUser
+        | Initiator::QemuNbd => &[qemu::PROGRAM, "fio"],
         Initiator::NbdkitNbd => &[nbdkit::PROGRAM, "fio"],
         Initiator::LinerateFio
         | Initiator::LinerateNbd
         | Initiator::LinerateFuse
+        | Initiator::LinerateVhostUser
         | Initiator::LibiscsiFio => &["fio"],
         Initiator::Stream => &["iperf3"],
         Initiator::Libnfs => &[qemu::PROGRAM],
@@ -89,7 +95,7 @@ pub fn missing(target: Target, initiator: Initiator) -> Vec<String> {
     };
     let absent = serving.iter().chain(asking).filter(|name| program::find(name).is_none());
     let mut words: Vec<String> = absent.map(|name| program::not_there(name)).collect();
-    if matches!(initiator, Initiator::LibiscsiNbd | Initiator::LibiscsiFuse) {
+    if matches!(initiator, Initiator::LibiscsiNbd | Initiator::LibiscsiFuse | Initiator::LibiscsiVhostUser) {
         words.extend(qemu::missing_module(qemu::ISCSI));
     }
     if initiator == Initiator::Libnfs {

@@ -50,6 +50,7 @@ pub(super) fn adapt(handing: Handing, spec: &AdaptSpec<'_>, ledger: &mut Ledger)
         let (export, url) = match handing {
             Handing::Nbd => nbd(number, &scratch),
             Handing::Fuse => fuse(number, &scratch, ledger)?,
+            Handing::VhostUser => vhost_user(number, &scratch),
         };
         add("--export", &export);
         endpoints.push(Endpoint { url, size: endpoint.size });
@@ -134,6 +135,13 @@ fn nbd(number: usize, scratch: &Path) -> (Value, String) {
     let node = format!("volume{number}");
     let export = json!({"type": "nbd", "id": format!("export{number}"), "node-name": node, "name": number.to_string(), "writable": true});
     (export, format!("nbd+unix:///{number}?socket={}", scratch.join("nbd").display()))
+}
+
+fn vhost_user(number: usize, scratch: &Path) -> (Value, String) {
+    let (node, socket) = (format!("volume{number}"), scratch.join(format!("vhost{number}")));
+    let export = json!({"type": "vhost-user-blk", "id": format!("export{number}"), "node-name": node,
+        "addr": {"type": "unix", "path": socket}, "logical-block-size": 512, "writable": true});
+    (export, format!("vhost-user:{}", socket.display()))
 }
 
 /// The daemon mounts over an empty file.

@@ -114,4 +114,6 @@ pub(super) enum Handing {
     Nbd,
     /// As files, through FUSE.
     Fuse,
+    /// As vhost-user devices, each on a local socket.
+    VhostUser,
 }

@@ -16,8 +16,10 @@ pub(crate) fn roles(initiator: Initiator) -> &'static [Role] {
         Initiator::QemuNbd | Initiator::NbdkitNbd => &[Role::Host, Role::Adapter],
         Initiator::LinerateNbd
         | Initiator::LinerateFuse
+        | Initiator::LinerateVhostUser
         | Initiator::LibiscsiNbd
         | Initiator::LibiscsiFuse
+        | Initiator::LibiscsiVhostUser
         | Initiator::Libnfs => &[Role::Host, Role::Adapter, Role::Target],
         _ => &[Role::Host, Role::Target],
     }

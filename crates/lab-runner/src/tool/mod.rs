@@ -58,7 +58,9 @@ impl Program {
     fn of(kind: ToolKind, assignment: &Assignment<'_>) -> Result<Self> {
         match (kind, assignment.initiator) {
             (ToolKind::Fio, Initiator::Linerate) => Ok(Self::Bench),
-            (ToolKind::Fio, Initiator::Local) if assignment.endpoints.iter().all(is_volume_url) => {
+            (ToolKind::Fio, Initiator::Local)
+                if assignment.endpoints.iter().all(is_volume_url) && !does_nothing(assignment) =>
+            {
                 Ok(Self::Bench)
             }
             (ToolKind::Fio, Initiator::LibiscsiPerf) => Ok(Self::IscsiPerf),
@@ -113,6 +115,11 @@ impl Program {
             }
         }
     }
+}
+
+/// Whether it is fio's own null engine, which has no volume.
+fn does_nothing(assignment: &Assignment<'_>) -> bool {
+    assignment.settings.get("ioengine").is_some_and(|engine| engine == "null")
 }
 
 /// `null:1G` and `iscsi://…` are volumes; `/dev/sdb` is a path.

@@ -186,8 +186,8 @@ impl Queues {
     }
 }
 
-/// Carries a channel's requests to its queue and completions back.
-fn carry(now: Instant, channel: &Channel, queue: Option<&mut Box<dyn VolumeQueue>>) {
+/// Carries a channel's requests to its queue and completions back; true if there are requests that now have room.
+fn carry(now: Instant, channel: &Channel, queue: Option<&mut Box<dyn VolumeQueue>>) -> bool {
     let mut requests = lock(&channel.requests);
     let mut done = lock(&channel.done);
     let before = done.len();
@@ -204,9 +204,11 @@ fn carry(now: Instant, channel: &Channel, queue: Option<&mut Box<dyn VolumeQueue
         let failed = |request: Request| request.failed(VolumeErrorKind::Unreachable);
         done.extend(requests.drain(..).map(failed));
     }
-    if done.len() > before {
+    let has_ended = done.len() > before;
+    if has_ended {
         channel.waker.wake_by_ref();
     }
+    has_ended && !requests.is_empty()
 }
 
 impl Service for Queues {
@@ -240,7 +242,9 @@ impl Service for Queues {
             self.opening = None;
         }
         for (channel, queue) in self.open.values_mut() {
-            carry(now, channel, queue.as_mut());
+            if carry(now, channel, queue.as_mut()) {
+                self.world.waker.wake_by_ref();
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! [`linerate_error_text`]. Handles are boxes of this side's types. A panic, which would be a fault of this library, ends
 //! the process rather than unwinding into C.
 
+mod alloc;
 mod callback;
 mod look;
 mod memory;
@@ -15,6 +16,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
+pub use alloc::{linerate_alloc, linerate_free};
 pub use callback::Callback;
 pub use look::{FoundCallback, Run, linerate_allocation, linerate_discover};
 pub use request::{Request, linerate_submit};

@@ -18,6 +18,7 @@ use volume::{
 
 use crate::job::Job;
 use crate::last_error::LastError;
+use crate::memory::pool_for;
 use stamp::Stamp;
 
 /// Bytes in a chunk, if the volume allows it.
@@ -156,7 +157,7 @@ impl Check {
         let discards = features.contains(Features::DISCARD);
         Ok(Self {
             queue: volume.open_queue(&QueueContext::without_pool(CoreId(0), waker.clone()))?,
-            pool: Pool::new(WINDOW * 2 * CHUNK),
+            pool: pool_for(std::iter::once(volume), WINDOW * 2 * CHUNK),
             stamp: Stamp { seed: plan.seed, block_size: geometry.block_size },
             block_size,
             chunk,

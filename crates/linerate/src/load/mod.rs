@@ -23,6 +23,7 @@ use volume::{
 use crate::control::Stop;
 use crate::job::Job;
 use crate::last_error::LastError;
+use crate::memory::pool_for;
 use pace::Pace;
 pub use plan::{LoadPlan, MOST_DEPTH, Pattern};
 pub use spread::{SPREAD_PARTS, Spread};
@@ -78,6 +79,8 @@ pub(crate) struct Load {
     turns: Vec<Arc<Turns>>,
     /// Writes and compares beside the load, where the plan asks for it.
     verifier: Option<Verifier>,
+    /// Volumes that prefer memory of their own.
+    sharing: Vec<Arc<dyn Volume>>,
 }
 
 /// A volume and where its next request goes.
@@ -135,16 +138,16 @@ impl Load {
         let loaded: Result<Vec<LoadedVolume>, OpenError> = (volumes.iter().enumerate())
             .map(|(index, volume)| LoadedVolume::open(volume.as_ref(), &plan, polls.waker(index)))
             .collect();
+        let room = (plan.depth + 2) * plan.block.next_power_of_two().max(4096) * 2 + verified_memory(&plan);
+        let pool = pool_for(volumes.iter().map(|volume| &**volume), room);
         Ok(Self {
             plan,
             volumes: loaded?,
             next_volume: 0,
             polls,
             wanted: Vec::with_capacity(volumes.len()),
-            pool: Pool::new(
-                (plan.depth + 1) * plan.block.next_power_of_two().max(4096) * 2 + verified_memory(&plan),
-            ),
-            data: SharedBuf::from(bytes),
+            data: data_of(&pool, bytes),
+            pool,
             dice,
             slots: vec![Slot { counts_from: Instant::ZERO, is_read: true, volume: 0, start: 0 }; plan.depth],
             free: (0..plan.depth).collect(),
@@ -157,6 +160,7 @@ impl Load {
             blocked: false,
             again: false,
             turns: Vec::new(),
+            sharing: volumes.iter().filter(|volume| volume.copied().is_some()).cloned().collect(),
             verifier: plan.verify.then(|| Verifier::new(&geometries, plan.seed)),
         })
     }
@@ -385,7 +389,20 @@ impl Load {
         }
         self.counter.finish();
         self.counter.result.spread = self.volumes.iter().map(|volume| volume.spread.clone()).collect();
+        let copied = self.sharing.iter().filter_map(|volume| volume.copied());
+        self.counter.result.copied = copied.reduce(|all, one| all + one);
         self.counter.result.clone()
+    }
+}
+
+/// What all writes write: in the pool's memory, if it has room for that.
+fn data_of(pool: &Pool, bytes: Vec<u8>) -> SharedBuf {
+    match pool.take(bytes.len()) {
+        Some(mut data) => {
+            data.copy_from_slice(&bytes);
+            data.freeze()
+        }
+        None => SharedBuf::from(bytes),
     }
 }
 

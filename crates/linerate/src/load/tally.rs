@@ -106,6 +106,8 @@ pub struct LoadResult {
     pub verified: u64,
     /// The first of those that did not.
     pub wrong: Option<WrongData>,
+    /// Bytes that were copied on their way because they were not in memory that the volumes reach; `None` if they reach all memory alike.
+    pub copied: Option<u64>,
 }
 
 impl LoadResult {
@@ -151,6 +153,7 @@ impl Counter {
             stalls: 0,
             spread: Vec::new(),
             verified: 0,
+            copied: None,
             wrong: None,
         };
         Ok(Self { result, cpu_before: None, since: Duration::ZERO, completed: 0, latency: Duration::ZERO })

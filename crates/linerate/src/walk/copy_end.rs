@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use buf::{BufList, Pool, SharedBuf};
+use buf::{BufList, MemorySource, Pool, SharedBuf};
 use protocol::Instant;
 use volume::{
     Completion, CoreId, Durability, Extent, Features, OpenError, Operation, QueueContext, Request, Volume,
@@ -71,11 +71,13 @@ pub(crate) struct CopyEnd {
     /// The most bytes in one discard or write zeroes.
     pub(crate) max_discard: u64,
     pub(crate) features: Features,
+    /// Where memory for its data comes from, if some is better than other.
+    pub(crate) memory: Option<Arc<dyn MemorySource>>,
     queues: Vec<Box<dyn VolumeQueue>>,
 }
 
 impl CopyEnd {
-    /// Opens `connections` queues, at least one.
+    /// Opens `connections` queues, or as many as there are; at least one.
     pub(crate) fn open(
         NamedVolume { volume, name }: NamedVolume<'_>,
         connections: usize,
@@ -83,11 +85,11 @@ impl CopyEnd {
     ) -> Result<Self, OpenError> {
         let (geometry, limits) = (volume.geometry(), volume.limits());
         let block = u64::from(geometry.block_size);
-        let open = |_| volume.open_queue(&QueueContext::without_pool(CoreId(0), waker.clone()));
-        let queues: Result<Vec<_>, OpenError> = (0..connections.max(1)).map(open).collect();
-        let refused =
-            |error| OpenError::new(format!("{connections} queues on {name} cannot be opened: {error}"));
-        let queues = queues.map_err(refused)?;
+        let open = || volume.open_queue(&QueueContext::without_pool(CoreId(0), waker.clone()));
+        let refused = |error| OpenError::new(format!("a queue on {name} cannot be opened: {error}"));
+        let mut queues = vec![open().map_err(refused)?];
+        // A device of this machine may have fewer than that.
+        queues.extend(std::iter::repeat_with(open).take(connections.saturating_sub(1)).map_while(Result::ok));
         Ok(Self {
             name,
             bytes: geometry.bytes(),
@@ -95,6 +97,7 @@ impl CopyEnd {
             max_transfer: u64::from(limits.max_transfer),
             max_discard: limits.max_discard.saturating_mul(block),
             features: volume.features(),
+            memory: volume.memory(),
             queues,
         })
     }

@@ -17,6 +17,7 @@ use crate::control::Control;
 use crate::error::{DataError, DataErrorCause};
 use crate::job::{Job, JobContext};
 use crate::limits::{CHUNK_BUFFERS, CHUNK_LEN};
+use crate::memory::pool_of;
 
 pub(crate) use copy_end::{Ask, CopyEnd, EndRequest, NamedVolume};
 pub(crate) use feed::Feed;
@@ -178,6 +179,8 @@ impl<V: Visit> Walk<V> {
             0 | 1 => Phase::Moving,
             queues => Phase::Connecting { unasked: queues, unanswered: queues },
         };
+        let memory = ends.iter().find_map(|end| end.memory.clone());
+        let pool = pool_of(memory, window.max(1) * CHUNK_BUFFERS * CHUNK_LEN);
         Self {
             visit,
             ends,
@@ -185,7 +188,7 @@ impl<V: Visit> Walk<V> {
             fed: false,
             slots: (0..window.max(1)).map(|_| None).collect(),
             orders: (0, 0),
-            pool: Pool::new(window.max(1) * CHUNK_BUFFERS * CHUNK_LEN),
+            pool,
             done: Vec::new(),
             begun: 0,
             moved: 0,

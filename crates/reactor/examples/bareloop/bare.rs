@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use protocol::Instant;
-use reactor::Wakeup;
 use reactor::driver::{self, Driver, Event, Receive, Send, SendRoom, Wait};
+use reactor::{Sleeper, Wakeup};
 
 use crate::options::Options;
 use crate::party::Party;
@@ -57,7 +57,7 @@ pub(crate) fn run<P: Party>(options: &Options, streams: Vec<TcpStream>, parties:
         if left == 0 {
             return Ok(());
         }
-        driver.wait(Wait::Forever, options.spin, &wakeup)?;
+        driver.wait(Wait::Forever, options.spin, Sleeper::without_polled(&wakeup))?;
         driver.reap(&mut events);
     }
 }

@@ -14,7 +14,7 @@ use super::interface::{Driver, Event, Interest, Received, SendRoom, Wait, Woken}
 use crate::clock;
 use crate::limits::{EPOLL_EVENTS, EPOLL_SKIPS};
 use crate::sys::{FileOp, Receive, Send};
-use crate::wakeup::Wakeup;
+use crate::wakeup::Sleeper;
 
 /// What is known of a descriptor, and what waits for it.
 #[derive(Debug, Default)]
@@ -221,7 +221,7 @@ impl Driver for Epoll {
         events.extend(self.ready.drain(..));
     }
 
-    fn wait(&mut self, wait: Wait, spin: Duration, wakeup: &Wakeup) -> io::Result<Woken> {
+    fn wait(&mut self, wait: Wait, spin: Duration, sleeper: Sleeper<'_>) -> io::Result<Woken> {
         if !self.ready.is_empty() {
             self.skips += 1;
             if self.skips > EPOLL_SKIPS {
@@ -236,16 +236,16 @@ impl Driver for Epoll {
         if !spin.is_zero() {
             let end = clock::now() + spin;
             while clock::now() < end {
-                if self.ask(Wait::No)? > 0 || wakeup.is_notified() {
+                if self.ask(Wait::No)? > 0 || sleeper.has_news() {
                     return Ok(Woken::Awake);
                 }
             }
         }
-        if !wakeup.begin_sleep() {
+        if !sleeper.begin_sleep() {
             return Ok(Woken::Awake);
         }
         let result = self.ask(wait);
-        wakeup.end_sleep();
+        sleeper.end_sleep();
         result?;
         Ok(if spin.is_zero() { Woken::Slept } else { Woken::SpunInVain })
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::sys::{FileOp, Receive, Send};
-use crate::wakeup::Wakeup;
+use crate::wakeup::Sleeper;
 
 /// What a poll waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub trait Driver {
     fn reap(&mut self, events: &mut Vec<Event>);
 
     /// Starts what was asked for and waits for events, looking out for `spin` before it sleeps.
-    fn wait(&mut self, wait: Wait, spin: Duration, wakeup: &Wakeup) -> io::Result<Woken>;
+    fn wait(&mut self, wait: Wait, spin: Duration, sleeper: Sleeper<'_>) -> io::Result<Woken>;
 }
 
 /// How a wait ended.

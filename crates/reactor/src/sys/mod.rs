@@ -12,14 +12,12 @@ pub(crate) mod lock;
 mod receive;
 pub(crate) mod ring;
 mod send;
-mod shared_memory;
 
 pub(crate) use datagram::{choose_by_field, number, receive_now, send_now, set_number};
 pub use file::FileOp;
 pub(crate) use file::Verb;
 pub use receive::Receive;
 pub use send::Send;
-pub use shared_memory::SharedMemory;
 
 /// A `msghdr` without address and control data, over nothing yet.
 fn empty_message() -> libc::msghdr {

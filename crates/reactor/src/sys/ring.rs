@@ -13,7 +13,7 @@ use crate::clock;
 use crate::convert::{bits, call_length, position};
 use crate::driver::interface::{Driver, Event, Interest, Received, SendRoom, Wait, Woken};
 use crate::limits::{FILES_AT_ONCE, RING_COMPLETIONS, SPIN_STRIDE};
-use crate::wakeup::Wakeup;
+use crate::wakeup::Sleeper;
 
 /// What a completion belongs to; with an index it makes the entry's user data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,11 +203,11 @@ impl Ring {
     }
 
     /// Looks for completions without sleeping; true when there are some, or the wakeup was notified.
-    fn spin(&mut self, span: Duration, wakeup: &Wakeup) -> bool {
+    fn spin(&mut self, span: Duration, sleeper: Sleeper<'_>) -> bool {
         let end = clock::now() + span;
         loop {
             for _ in 0..SPIN_STRIDE {
-                if self.has_completions() || wakeup.is_notified() {
+                if self.has_completions() || sleeper.has_news() {
                     return true;
                 }
                 std::hint::spin_loop();
@@ -322,31 +322,31 @@ impl Driver for Ring {
         }
     }
 
-    fn wait(&mut self, wait: Wait, spin: Duration, wakeup: &Wakeup) -> io::Result<Woken> {
+    fn wait(&mut self, wait: Wait, spin: Duration, sleeper: Sleeper<'_>) -> io::Result<Woken> {
         if !self.overdue.is_empty() {
             self.flush()?;
         }
         let waiting = !self.io.completion().is_empty();
-        if wait == Wait::No || waiting || wakeup.is_notified() {
+        if wait == Wait::No || waiting || sleeper.has_news() {
             self.enter(0, None)?;
             return Ok(Woken::Awake);
         }
         if !spin.is_zero() {
             self.enter(0, None)?;
-            if self.spin(spin, wakeup) {
+            if self.spin(spin, sleeper) {
                 if self.io.completion().is_empty() {
                     self.enter(0, None)?;
                 }
                 return Ok(Woken::Awake);
             }
         }
-        if !wakeup.begin_sleep() {
+        if !sleeper.begin_sleep() {
             self.enter(0, None)?;
             return Ok(Woken::Awake);
         }
         let timeout = if let Wait::For(span) = wait { Some(span) } else { None };
         let result = self.enter(1, timeout);
-        wakeup.end_sleep();
+        sleeper.end_sleep();
         result?;
         Ok(if spin.is_zero() { Woken::Slept } else { Woken::SpunInVain })
     }

@@ -71,6 +71,14 @@ macro_rules! same_control {
         fn last_error(&self) -> Option<String> {
             self.inner.last_error()
         }
+
+        fn memory(&self) -> Option<std::sync::Arc<dyn buf::MemorySource>> {
+            self.inner.memory()
+        }
+
+        fn copied(&self) -> Option<u64> {
+            self.inner.copied()
+        }
     };
 }
 use same_control;

@@ -67,6 +67,14 @@ impl Volume for ReadOnly {
         self.inner.last_error()
     }
 
+    fn memory(&self) -> Option<Arc<dyn buf::MemorySource>> {
+        self.inner.memory()
+    }
+
+    fn copied(&self) -> Option<u64> {
+        self.inner.copied()
+    }
+
     fn statistics(&self) -> Option<StatsSnapshot> {
         self.inner.statistics()
     }

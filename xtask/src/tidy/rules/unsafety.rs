@@ -18,6 +18,7 @@ const ALLOWED: &[&str] = &[
     "crates/backends/src/rbd",
     "crates/attach/src/sys",
     "crates/ibverbs/src/sys",
+    "crates/vhost-user/src/sys",
     "crates/tls/src/ffi",
     "crates/linerate/src/capi",
     "fio-engine/",

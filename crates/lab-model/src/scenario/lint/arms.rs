@@ -61,14 +61,15 @@ fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
         Initiator::Linerate | Initiator::LinerateFio => {
             is_ours(arm.target) || matches!(arm.target, Tgt | Target::Site)
         }
-        Initiator::LinerateNbd | Initiator::LinerateFuse => {
+        Initiator::LinerateNbd | Initiator::LinerateFuse | Initiator::LinerateVhostUser => {
             matches!(arm.target, LinerateIscsi | LinerateNvme | Tgt | Target::Site | Target::None)
         }
         Initiator::QemuNbd | Initiator::NbdkitNbd => arm.target == Target::None,
         Initiator::LibiscsiPerf
         | Initiator::LibiscsiFio
         | Initiator::LibiscsiNbd
-        | Initiator::LibiscsiFuse => {
+        | Initiator::LibiscsiFuse
+        | Initiator::LibiscsiVhostUser => {
             matches!(arm.target, LinerateIscsi | Tgt | Target::Site)
         }
         Initiator::Local => matches!(arm.target, Target::None | Nbdkit),

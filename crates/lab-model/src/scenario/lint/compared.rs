@@ -112,6 +112,7 @@ const fn hops(initiator: Initiator) -> &'static str {
             "NBD to an adapter"
         }
         Initiator::LinerateFuse | Initiator::LibiscsiFuse | Initiator::Libnfs => "FUSE to an adapter",
+        Initiator::LinerateVhostUser | Initiator::LibiscsiVhostUser => "shared memory with an adapter",
         Initiator::Site => "the kernel",
         _ => "none",
     }
@@ -119,13 +120,16 @@ const fn hops(initiator: Initiator) -> &'static str {
 
 const fn initiator(initiator: Initiator) -> &'static str {
     match initiator {
-        Initiator::Linerate | Initiator::LinerateFio | Initiator::LinerateNbd | Initiator::LinerateFuse => {
-            "Linerate"
-        }
+        Initiator::Linerate
+        | Initiator::LinerateFio
+        | Initiator::LinerateNbd
+        | Initiator::LinerateFuse
+        | Initiator::LinerateVhostUser => "Linerate",
         Initiator::LibiscsiPerf
         | Initiator::LibiscsiFio
         | Initiator::LibiscsiNbd
-        | Initiator::LibiscsiFuse => "libiscsi",
+        | Initiator::LibiscsiFuse
+        | Initiator::LibiscsiVhostUser => "libiscsi",
         Initiator::QemuNbd => "QEMU",
         Initiator::NbdkitNbd => "nbdkit",
         Initiator::Libnfs => "libnfs",

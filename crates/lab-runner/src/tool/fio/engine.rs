@@ -22,7 +22,9 @@ pub const LIBISCSI_ENGINE: &str = "libiscsi-fio.so";
 pub(crate) fn engine(initiator: Initiator, folder: &Path, url: &str) -> Option<[String; 2]> {
     let external = |file: &str| format!("--ioengine=external:{}", folder.join(file).display());
     match initiator {
-        Initiator::LinerateFio => Some([external(LINERATE_ENGINE), format!("--uri={url}")]),
+        Initiator::LinerateFio | Initiator::LinerateVhostUser | Initiator::LibiscsiVhostUser => {
+            Some([external(LINERATE_ENGINE), format!("--uri={url}")])
+        }
         Initiator::LibiscsiFio => Some([external(LIBISCSI_ENGINE), format!("--filename={}", escaped(url))]),
         _ => None,
     }
@@ -36,7 +38,11 @@ pub(super) fn escaped(name: &str) -> String {
 /// How long Linerate's engine looks for an answer before it sleeps, in its own option's microseconds.
 pub(super) fn spin(assignment: &Assignment<'_>) -> Result<Option<String>> {
     let asked = Settings(assignment.settings).get("spin");
-    let Some(text) = asked.filter(|_| assignment.initiator == Initiator::LinerateFio) else {
+    let is_ours = matches!(
+        assignment.initiator,
+        Initiator::LinerateFio | Initiator::LinerateVhostUser | Initiator::LibiscsiVhostUser
+    );
+    let Some(text) = asked.filter(|_| is_ours) else {
         return Ok(None);
     };
     let Span(span) = text.parse().with_context(|| format!("setting spin = {text:?}"))?;

@@ -16,7 +16,8 @@ use super::*;
 use crate::core_local::{self, CoreLocal};
 use crate::driver::{Driver, Ring, Wait};
 use crate::file::Files;
-use crate::wakeup::Wakeup;
+use crate::polled_list::PolledList;
+use crate::wakeup::{Sleeper, Wakeup};
 
 const SIZE: u64 = 1 << 20;
 
@@ -62,7 +63,8 @@ impl Bench {
                 let mut ring = Ring::new(64).unwrap();
                 assert!(ring.file(op).is_none());
                 assert!(self.done().is_none(), "it has not begun");
-                ring.wait(Wait::Forever, Duration::ZERO, &Wakeup::new().unwrap()).unwrap();
+                let (wakeup, polled) = (Wakeup::new().unwrap(), PolledList::default());
+                ring.wait(Wait::Forever, Duration::ZERO, Sleeper::new(&wakeup, &polled)).unwrap();
                 ring.reap(&mut Vec::new());
             }
         }
