@@ -74,11 +74,11 @@ bench-peers: bench ## the same; all sizes, small packets, spinning, digests, RDM
 	-scripts/pauses.py --results target/bench
 	scripts/benchpage.py record target/bench
 
-bench-adapter: ## the lab's linerate.adapter: initiators inside fio and in a software adapter, against libiscsi and qemu-storage-daemon
+bench-adapter: ## the lab's linerate.adapter and linerate.shared-memory: initiators inside fio and in a software adapter, against libiscsi and qemu-storage-daemon
 	@scripts/setup.sh test
 	cargo build --release -p cli
 	@conformance/fio/build libiscsi
-	target/release/linerate lab run linerate.adapter --runs target/bench --table $(BENCH); status=$$?; scripts/benchpage.py record target/bench && exit $$status
+	set -e; for one in adapter shared-memory; do target/release/linerate lab run linerate.$$one --runs target/bench --table $(BENCH); scripts/benchpage.py record target/bench; done
 
 clean: ## removes what was built and cached
 	rm -rf target .cache

@@ -83,7 +83,8 @@ fn depth(asked: Asked<'_>, result: &PointResult) -> Option<String> {
     }
     let (least, most) = (asked.least_under_way(), asked.most_under_way());
     let seen = little::depth(result)?;
-    let pauses = asked.settings.contains_key("thinktime");
+    // An I/O of fio's null engine is over when it begins.
+    let pauses = asked.settings.contains_key("thinktime") || asked.is("ioengine", "null");
     if seen > most * (1.0 + MOST_SLACK + longest_wait(result)) + 1.0 {
         Some(format!(
             "at most {most:.0} I/Os under way were asked for, and by Little's law there were {seen:.1}"
@@ -114,6 +115,11 @@ impl Asked<'_> {
     /// The same where they are those of each volume.
     fn most_under_way(&self) -> f64 {
         self.least_under_way() * real_length(self.volumes.max(1))
+    }
+
+    /// Whether a setting has this value.
+    fn is(&self, name: &str, value: &str) -> bool {
+        self.settings.get(name).is_some_and(|own| own == value)
     }
 
     /// A setting that is one number, such as `4k`; mixed block sizes are none.
@@ -204,6 +210,8 @@ mod tests {
         assert_eq!(words, "at most 32 I/Os under way were asked for, and by Little's law there were 64.0");
         let words = said(&READS, &result(400_000, 0, 4096, 25.0));
         assert_eq!(words, "32 I/Os under way were asked for, and by Little's law there were 1.0");
+        let null = [("ioengine", "null"), ("rw", "randread"), ("bs", "4k"), ("iodepth", "32")];
+        assert_eq!(said(&null, &result(400_000, 0, 4096, 25.0)), "", "they are over at once");
     }
 
     #[test]
