@@ -14,7 +14,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "attach")]
+from adapter import Attach  # noqa: E402
 from harness import Account, Linerate, temporary_folder  # noqa: E402
 
 # Seconds for one program.
@@ -107,7 +108,8 @@ def main():
             digests = "?header_digest=crc32c&data_digest=crc32c"
             urls = {"file": f"file:{folder}/disk.img?size=16M", "iSCSI": server.iscsi("disk"), "iSCSI with digests": server.iscsi("disk") + digests,
                     "NVMe/TCP": server.nvme("disk")}
-            c_program(account, library, folder, {"RAM": "ram:16M", **urls})
+            with Attach(folder, server.nvme("disk"), "vhost-user", "shared.sock"):
+                c_program(account, library, folder, {"RAM": "ram:16M", **urls, "shared memory": f"vhost-user:{folder}/shared.sock"})
             portals = [url.split("/iqn.")[0].split("/nqn.")[0] for url in (server.iscsi("disk"), server.nvme("disk"))]
             variables = {"LINERATE_URLS": " ".join(urls.values()), "LINERATE_PORTALS": " ".join(portals),
                          "LINERATE_LOSSES": f"{server.iscsi('iscsi-loss')} {server.nvme('nvme-loss')}"}
