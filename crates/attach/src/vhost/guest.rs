@@ -17,7 +17,7 @@ struct Region {
     area: SharedArea,
 }
 
-/// All regions. It never changes: a new set takes its place.
+/// All regions, in the order of descriptors' addresses. It never changes: a new set takes its place.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GuestMemory(Vec<Region>);
 
@@ -56,7 +56,8 @@ impl GuestMemory {
         let area = SharedArea::borrow(file, place.offset - skipped, whole)?.part(before, len);
         let area = area.ok_or(io::ErrorKind::InvalidInput)?;
         let mut regions = self.0.clone();
-        regions.push(Region { guest: place.guest, user: place.user, area });
+        let at = regions.partition_point(|region| region.guest < place.guest);
+        regions.insert(at, Region { guest: place.guest, user: place.user, area });
         Ok(Self(regions))
     }
 
@@ -93,10 +94,10 @@ impl GuestMemory {
     /// The region that has all bytes of a segment, and where they begin in it.
     fn find(&self, segment: Segment) -> Option<(&SharedArea, usize)> {
         let len = wire::index(u64::from(segment.len));
-        self.0.iter().find_map(|region| {
-            let at = usize::try_from(segment.address.checked_sub(region.guest)?).ok()?;
-            (at.checked_add(len)? <= region.area.len()).then_some((&region.area, at))
-        })
+        let behind = self.0.partition_point(|region| region.guest <= segment.address);
+        let region = self.0.get(behind.checked_sub(1)?)?;
+        let at = usize::try_from(segment.address - region.guest).ok()?;
+        (at.checked_add(len)? <= region.area.len()).then_some((&region.area, at))
     }
 
     /// Whether all of these bytes are there.
