@@ -7,11 +7,12 @@ use std::mem::{offset_of, size_of};
 use linerate::capi::{Exchange, Geometry, Request, Run};
 
 const HEADER: &str = include_str!("../include/linerate.h");
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     include_str!("../src/capi/mod.rs"),
     include_str!("../src/capi/request.rs"),
     include_str!("../src/capi/status.rs"),
     include_str!("../src/capi/look.rs"),
+    include_str!("../src/capi/alloc.rs"),
 ];
 
 /// How many parameters follow a function's name and its bracket.
