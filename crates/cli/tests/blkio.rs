@@ -1,4 +1,5 @@
 //! libblkio's front end on the software adapter: a user of shared memory that nobody here wrote.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod common;
 
