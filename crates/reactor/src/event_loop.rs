@@ -15,7 +15,6 @@ use crate::connection::{Connection, Phase};
 use crate::core_io::CoreIo;
 use crate::core_local::{self, CoreLocal, Dial, DialSocket, Guard, slot_of};
 use crate::driver::{self, Event, Interest, SendRoom, Wait};
-use crate::file_wait::FileWait;
 use crate::limits;
 use crate::listener::{self, Arrival};
 use crate::shared::{ACCEPTING_CORE, Shared, SocketOrder};
@@ -42,7 +41,6 @@ pub(crate) struct EventLoop<S: Service> {
     wakeup: Arc<Wakeup>,
     pub(crate) acceptor: Acceptor,
     spin: Spin,
-    file_wait: FileWait,
     turn_timer: TurnTimer,
     pub(crate) ending: Option<Instant>,
     events: Vec<Event>,
@@ -83,7 +81,6 @@ impl<S: Service> EventLoop<S> {
             streams: Streams::new(&shared.config),
             sockets: Sockets::default(),
             spin: Spin::new(shared.config.spin),
-            file_wait: FileWait::new(!shared.config.spin.is_zero()),
             turn_timer,
             shared,
             index,
@@ -115,7 +112,6 @@ impl<S: Service> EventLoop<S> {
         let now = clock::now();
         let took = self.turn_timer.begin(now, turns::thread_time);
         self.streams.learn(self.core.traffic.moved(), took);
-        self.file_wait.note(now, self.core.driver.files());
         self.turn(now);
         self.is_over(now)
     }
@@ -128,15 +124,9 @@ impl<S: Service> EventLoop<S> {
             Wait::Forever => self.wait(self.core.now),
         };
         let expects = self.streams.expect_work() || self.sockets.expect_work() || self.service.expects_work();
-        let looks = if expects { self.spin.allowed() } else { Duration::ZERO };
-        let files = self.core.driver.files();
-        let looks_for_files = self.file_wait.allowed(files.under_way);
-        let span = looks.max(looks_for_files);
+        let span = if expects { self.spin.allowed() } else { Duration::ZERO };
         let woken = self.core.driver.wait(wait, span, Sleeper::new(&self.wakeup, &self.local.polled))?;
-        self.spin.learn(woken.as_seen_by(looks), looks);
-        if files.under_way > 0 {
-            self.file_wait.learn(woken.as_seen_by(looks_for_files), looks_for_files);
-        }
+        self.spin.learn(woken, span);
         if !span.is_zero() {
             self.turn_timer.spun(span);
         }

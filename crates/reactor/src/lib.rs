@@ -12,7 +12,7 @@
 //! | `shared` | inboxes, and what else the cores share |
 //! | `event_loop` | the turn |
 //! | `accept`, `acceptor`, `listeners`, `listener_control` | listening sockets, which open and close while the cluster runs |
-//! | `spin`, `file_wait`, `contention` | what the loop learns: whether spinning pays, how long drives take, whether connections share the core |
+//! | `spin`, `contention` | what the loop learns: whether spinning pays, whether connections share the core |
 //! | `wakeup`, `polled_list` | waking a core; what it looks at by itself |
 //! | `streams` | the streams of a core, and what a turn does for each |
 //! | `core_io` | what streams and sockets share: the driver, deadlines, what a turn has moved |
@@ -50,7 +50,6 @@ mod datagram_sockets;
 pub mod driver;
 mod event_loop;
 mod file;
-mod file_wait;
 mod folder;
 mod limits;
 mod listener;

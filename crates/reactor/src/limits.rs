@@ -46,12 +46,6 @@ pub(crate) const SPARE_STAGING: usize = 32 * 1024;
 pub(crate) const CONNECTIONS: usize = 16 * 1024;
 /// How long a core looks for completions before it sleeps, while work is expected (rule 7).
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
-/// How long a core looks for the end of file I/O before it sleeps, at most: twice what a virtual disk takes for the 32 requests that it reports at a time.
-pub(crate) const FILE_SPIN: Duration = Duration::from_millis(1);
-/// Time between two ends of file I/O up to which a core looks for the next instead of sleeping: it costs at most this much of a processor for each I/O.
-pub(crate) const FILE_GAP: Duration = Duration::from_micros(20);
-/// File I/Os whose times make an estimate.
-pub(crate) const FILE_SAMPLE: u64 = 32;
 /// Sleeps that follow without a spin after spins in vain, at most.
 pub(crate) const SPIN_PENALTY: u32 = 64;
 /// Looks at the completion queue between two looks at the clock while spinning.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::interface::{Driver, Event, FileCount, Interest, Received, SendRoom, Wait, Woken};
+use super::interface::{Driver, Event, Interest, Received, SendRoom, Wait, Woken};
 use crate::clock;
 use crate::limits::{EPOLL_EVENTS, EPOLL_SKIPS};
 use crate::sys::{FileOp, Receive, Send};
@@ -215,11 +215,6 @@ impl Driver for Epoll {
 
     fn file(&mut self, op: Box<FileOp>) -> Option<Box<FileOp>> {
         Some(op)
-    }
-
-    /// Threads do them.
-    fn files(&self) -> FileCount {
-        FileCount::default()
     }
 
     fn reap(&mut self, events: &mut Vec<Event>) {

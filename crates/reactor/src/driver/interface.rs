@@ -99,23 +99,11 @@ pub trait Driver {
     /// Starts a file operation, or gives it back when this driver has none.
     fn file(&mut self, op: Box<FileOp>) -> Option<Box<FileOp>>;
 
-    /// The file operations of this driver.
-    fn files(&self) -> FileCount;
-
     /// Adds what has happened, without a system call.
     fn reap(&mut self, events: &mut Vec<Event>);
 
     /// Starts what was asked for and waits for events, looking out for `spin` before it sleeps.
     fn wait(&mut self, wait: Wait, spin: Duration, sleeper: Sleeper<'_>) -> io::Result<Woken>;
-}
-
-/// File operations of a driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FileCount {
-    /// Under way now.
-    pub under_way: u32,
-    /// That have ended since the beginning.
-    pub ended: u64,
 }
 
 /// How a wait ended.
@@ -127,11 +115,4 @@ pub enum Woken {
     SpunInVain,
     /// After a sleep without a spin.
     Slept,
-}
-
-impl Woken {
-    /// The same for one of several reasons to spin, which asked for `span`: it was not in vain where there was none.
-    pub(crate) fn as_seen_by(self, span: Duration) -> Self {
-        if self == Self::SpunInVain && span.is_zero() { Self::Slept } else { self }
-    }
 }

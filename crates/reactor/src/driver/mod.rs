@@ -8,7 +8,7 @@ use std::io;
 pub use crate::sys::ring::Ring;
 pub use crate::sys::{FileOp, Receive, Send};
 pub use epoll::Epoll;
-pub use interface::{Driver, Event, FileCount, Interest, Received, SendRoom, Wait, Woken};
+pub use interface::{Driver, Event, Interest, Received, SendRoom, Wait, Woken};
 
 use crate::config::Driver as Choice;
 use crate::limits::RING_ENTRIES;

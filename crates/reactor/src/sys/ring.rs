@@ -11,7 +11,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use super::{FileOp, Receive, Send};
 use crate::clock;
 use crate::convert::{bits, call_length, position};
-use crate::driver::interface::{Driver, Event, FileCount, Interest, Received, SendRoom, Wait, Woken};
+use crate::driver::interface::{Driver, Event, Interest, Received, SendRoom, Wait, Woken};
 use crate::limits::{FILES_AT_ONCE, RING_COMPLETIONS, SPIN_STRIDE};
 use crate::wakeup::Sleeper;
 
@@ -55,7 +55,6 @@ pub struct Ring {
     in_flight: usize,
     /// File operations that the kernel has not been given yet.
     held_files: usize,
-    file_count: FileCount,
     /// Entries that a full submission queue did not take.
     overdue: Vec<squeue::Entry>,
 }
@@ -80,7 +79,6 @@ impl Ring {
             free_files: Vec::new(),
             in_flight: 0,
             held_files: 0,
-            file_count: FileCount::default(),
             overdue: Vec::new(),
         })
     }
@@ -180,10 +178,8 @@ impl Ring {
         let Some(place) = self.files.get_mut(index as usize) else { return };
         let Some(mut op) = place.take() else { return };
         self.in_flight -= 1;
-        self.file_count.under_way -= 1;
         self.free_files.push(index);
         if op.advance(result) {
-            self.file_count.ended += 1;
             op.finish();
         } else {
             self.start_file(op);
@@ -198,7 +194,6 @@ impl Ring {
         let Some(place) = self.files.get_mut(index as usize) else { return op.finish() };
         let entry = place.insert(op).entry().user_data(user_data(Kind::File, index));
         self.in_flight += 1;
-        self.file_count.under_way += 1;
         self.push(entry);
     }
 
@@ -318,10 +313,6 @@ impl Driver for Ring {
             let _ = self.io.submitter().submit();
         }
         None
-    }
-
-    fn files(&self) -> FileCount {
-        self.file_count
     }
 
     fn reap(&mut self, events: &mut Vec<Event>) {
