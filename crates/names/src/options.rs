@@ -25,15 +25,29 @@ pub(crate) struct Options<'a> {
 impl<'a> Options<'a> {
     /// Reads `key=value&…`; each key must be in `allowed`, once.
     pub(crate) fn read(query: Option<Piece<'a>>, owner: &str, allowed: &[&str]) -> Result<Self, Fault> {
+        let check = |key: Piece<'a>| match allowed.contains(&key.text) {
+            true => Ok(()),
+            false => Err(unknown(key, owner, allowed)),
+        };
+        query.map_or(Ok(Self { list: Vec::new() }), |query| Self::read_checked(query, check))
+    }
+
+    /// Reads `key=value&…` where others know which keys there are: each a word of a–z, once.
+    pub(crate) fn read_any(query: Piece<'a>) -> Result<Self, Fault> {
+        Self::read_checked(query, |key| {
+            let is_word = !key.text.is_empty() && key.text.bytes().all(|byte| byte.is_ascii_lowercase());
+            let problem = || format!("\"{}\" cannot be an option's name", key.text);
+            if is_word { Ok(()) } else { Err(key.fault(problem(), "write a word of the letters a to z")) }
+        })
+    }
+
+    fn read_checked(query: Piece<'a>, check: impl Fn(Piece<'a>) -> Result<(), Fault>) -> Result<Self, Fault> {
         let mut options = Self { list: Vec::new() };
-        let Some(query) = query else { return Ok(options) };
         for part in query.split('&') {
             let Some((key, raw)) = part.split_once('=') else {
                 return Err(part.fault(format!("\"{}\" is not an option", part.text), "write OPTION=VALUE"));
             };
-            if !allowed.contains(&key.text) {
-                return Err(unknown(key, owner, allowed));
-            }
+            check(key)?;
             if options.list.iter().any(|(other, ..)| other.text == key.text) {
                 return Err(key.fault(format!("{} is given twice", key.text), "give it once"));
             }
@@ -52,6 +66,11 @@ impl<'a> Options<'a> {
             return Ok(None);
         };
         read(Piece { text: value, at: raw.at }).map(Some)
+    }
+
+    /// The names and values, in order.
+    pub(crate) fn into_pairs(self) -> Vec<(String, String)> {
+        self.list.into_iter().map(|(name, value, _)| (name.text.into(), value)).collect()
     }
 
     /// Where `key` stands, if it is there.

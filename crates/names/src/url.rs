@@ -1,7 +1,7 @@
 //! Volume URLs: filters from the outside in, each with a `+`, and the source that they stand before.
 //!
-//! A source may consist of volumes itself, each a URL: `mirror=[ram:1G,delay=1ms+ram:1G]`. Which kinds of those there are is not known here: whoever opens
-//! them says so.
+//! A source may consist of volumes itself, each a URL: `mirror=[ram:1G,delay=1ms+ram:1G]?copies=2`. Which kinds of those there are, and which options they
+//! have, is not known here: whoever opens them says so.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,6 +12,7 @@ use crate::closest::closest;
 use crate::filter::{self, Filter};
 use crate::iscsi::IscsiUrl;
 use crate::nvme::NvmeUrl;
+use crate::options::{Options, Writer};
 use crate::parse::parse_by_read;
 use crate::piece::{Fault, Piece};
 use crate::rdma::Carrier;
@@ -122,13 +123,15 @@ pub enum Source {
     Composite(CompositeSource),
 }
 
-/// `KIND=[URL,URL]`.
+/// `KIND=[URL,URL]?OPTION=VALUE&…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompositeSource {
     /// What they make: lower-case letters.
     pub kind: String,
     /// The volumes, at least one.
     pub children: Vec<VolumeUrl>,
+    /// Options by name, in the order in which they were written: each once, its name of a–z, its value decoded.
+    pub options: Vec<(String, String)>,
 }
 
 impl Source {
@@ -201,12 +204,38 @@ impl CompositeSource {
             children.push(VolumeUrl::read_at(child, depth + 1)?);
             match mark {
                 Mark::Comma => rest = after,
-                Mark::End if after.text.is_empty() => return Ok(Self { kind: kind.text.into(), children }),
                 Mark::End => {
-                    return Err(after.fault("something stands behind the closing bracket", "take it away"));
+                    let options = Self::read_options(after)?;
+                    return Ok(Self { kind: kind.text.into(), children, options });
                 }
             }
         }
+    }
+}
+
+impl CompositeSource {
+    /// Reads what stands behind the closing bracket: nothing, or options.
+    fn read_options(piece: Piece<'_>) -> Result<Vec<(String, String)>, Fault> {
+        if piece.text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(query) = piece.strip_prefix("?") else {
+            let remedy = "take it away, or begin options with a question mark";
+            return Err(piece.fault("something stands behind the closing bracket", remedy));
+        };
+        Ok(Options::read_any(query)?.into_pairs())
+    }
+
+    /// The value of an option, if it was given.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// What is wrong with the first option that is none of `allowed`, for people; `None` if all are known.
+    pub fn unknown_option(&self, allowed: &[&str]) -> Option<String> {
+        let (name, _) = self.options.iter().find(|(name, _)| !allowed.contains(&name.as_str()))?;
+        let meant = closest(name, allowed).map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
+        Some(format!("{}= has no option \"{name}\": {meant}it has {}", self.kind, allowed.join(", ")))
     }
 }
 
@@ -292,7 +321,9 @@ impl fmt::Display for CompositeSource {
             // The alternate form escapes what means something within brackets.
             write!(f, "{child:#}")?;
         }
-        f.write_str("]")
+        f.write_str("]")?;
+        let mut writer = Writer::new(f);
+        self.options.iter().try_for_each(|(name, value)| writer.put(name, Some(value)))
     }
 }
 

@@ -59,12 +59,12 @@ fn filter() -> impl Strategy<Value = Filter> {
 }
 
 fn composite(child: impl Strategy<Value = VolumeUrl>) -> impl Strategy<Value = VolumeUrl> {
-    (prop::collection::vec(filter(), 0..3), "[a-z]{1,8}", prop::collection::vec(child, 1..4)).prop_map(
-        |(filters, kind, children)| VolumeUrl {
-            filters,
-            source: Source::Composite(CompositeSource { kind, children }),
-        },
-    )
+    let options = prop::collection::btree_map("[a-z]{1,6}", any::<String>(), 0..3);
+    (prop::collection::vec(filter(), 0..3), "[a-z]{1,8}", prop::collection::vec(child, 1..4), options)
+        .prop_map(|(filters, kind, children, options)| {
+            let options = options.into_iter().collect();
+            VolumeUrl { filters, source: Source::Composite(CompositeSource { kind, children, options }) }
+        })
 }
 
 fn url() -> impl Strategy<Value = VolumeUrl> {

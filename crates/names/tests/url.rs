@@ -149,6 +149,9 @@ const WRONG: &[(&str, usize, &str)] = &[
     ("mirror=[ram:1M,rom:1M]", 15, "did you mean ram:?"),
     ("mirror=[ram:1M,delay=5+ram:1M]", 21, "duration"),
     ("mirror=[ram:1M]x", 15, "behind the closing bracket"),
+    ("mirror=[ram:1M]?", 16, "is not an option"),
+    ("mirror=[ram:1M]?Copies=2", 16, "cannot be an option's name"),
+    ("mirror=[ram:1M]?copies=2&copies=3", 25, "copies is given twice"),
     ("a=[b=[c=[d=[e=[ram:1M]]]]]", 12, "4 deep"),
     ("=[ram:1M]", 0, "scheme"),
 ];
@@ -186,6 +189,18 @@ fn parts_of_a_composite_are_volumes() {
     let many = |count| format!("mirror=[{}]", vec!["null:1M"; count].join(",")).parse::<VolumeUrl>();
     assert!(many(16).is_ok());
     assert!(many(17).unwrap_err().to_string().contains("16 volumes"));
+}
+
+#[test]
+fn a_composite_has_options_that_whoever_opens_it_knows() {
+    let url: VolumeUrl = "pair=[pair=[ram:1M,ram:1M]?copies=2&name=a%2Cb%26,ram:1M]?slab=1G".parse().unwrap();
+    let Source::Composite(outer) = &url.source else { panic!("{url:?}") };
+    let Source::Composite(inner) = &outer.children[0].source else { panic!("{url:?}") };
+    assert_eq!((outer.option("slab"), outer.option("copies"), outer.children.len()), (Some("1G"), None, 2));
+    assert_eq!((inner.option("copies"), inner.option("name")), (Some("2"), Some("a,b&")));
+    assert_eq!(outer.unknown_option(&["slab"]), None);
+    let said = inner.unknown_option(&["copiers", "name"]).unwrap();
+    assert_eq!(said, "pair= has no option \"copies\": did you mean copiers? it has copiers, name");
 }
 
 #[test]
