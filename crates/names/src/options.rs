@@ -25,9 +25,8 @@ pub(crate) struct Options<'a> {
 impl<'a> Options<'a> {
     /// Reads `key=value&…`; each key must be in `allowed`, once.
     pub(crate) fn read(query: Option<Piece<'a>>, owner: &str, allowed: &[&str]) -> Result<Self, Fault> {
-        let check = |key: Piece<'a>| match allowed.contains(&key.text) {
-            true => Ok(()),
-            false => Err(unknown(key, owner, allowed)),
+        let check = |key: Piece<'a>| {
+            if allowed.contains(&key.text) { Ok(()) } else { Err(unknown(key, owner, allowed)) }
         };
         query.map_or(Ok(Self { list: Vec::new() }), |query| Self::read_checked(query, check))
     }

@@ -3,6 +3,9 @@
 //! The ring is this core's alone, whatever happens to the device: a device that keeps track of what it has under way goes on with it when it comes back, and for one that does not
 //! the queue makes a new ring, and asks for everything again. Either is right: reads and writes can be done twice.
 
+#[cfg(test)]
+mod trials;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

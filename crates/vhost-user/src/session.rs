@@ -254,7 +254,7 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -297,6 +297,13 @@ mod tests {
             let _over = device(&mut stream, &answers);
         });
         Session::begin(&path, ring).map_err(|error| error.to_string())
+    }
+
+    /// A device as it should be, with these features beside those that each has.
+    pub(crate) fn met_with(features: FeatureBits, ring: Option<RingLayout>) -> Result<Session, String> {
+        let all =
+            features | FeatureBits::VERSION_1 | FeatureBits::PROTOCOL_FEATURES | FeatureBits::BLOCK_SIZE;
+        met(&with(&[(1, number(all.0))]), ring)
     }
 
     fn number(number: u64) -> Vec<u8> {

@@ -16,5 +16,7 @@ mod request;
 mod ring;
 mod server;
 mod service;
+#[cfg(test)]
+mod trials;
 
 pub use server::{VhostConfig, VhostVolume, serve};

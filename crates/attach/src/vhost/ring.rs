@@ -1,6 +1,6 @@
 //! One queue of a front end, as the core that serves it has it: buffers become requests of the volume, what came of them is given back.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -44,11 +44,13 @@ impl fmt::Display for Fault {
 pub(crate) struct Available {
     queue: RefCell<AnyDevice<SharedArea>>,
     waker: Waker,
+    /// Buffers would be taken. While none would, they are no reason to be awake: what makes room for them is.
+    is_open: Cell<bool>,
 }
 
 impl Polled for Available {
     fn has_news(&self) -> bool {
-        let has_available = self.queue.borrow().has_available();
+        let has_available = self.is_open.get() && self.queue.borrow().has_available();
         if has_available {
             self.waker.wake_by_ref();
         }
@@ -56,7 +58,7 @@ impl Polled for Available {
     }
 
     fn begin_sleep(&self) -> bool {
-        let has_available = self.queue.borrow_mut().await_available();
+        let has_available = self.is_open.get() && self.queue.borrow_mut().await_available();
         if has_available {
             self.waker.wake_by_ref();
         }
@@ -138,7 +140,11 @@ impl Ring {
         }
         let mut ring = Self {
             size,
-            available: Rc::new(Available { queue: RefCell::new(queue), waker: waker.clone() }),
+            available: Rc::new(Available {
+                queue: RefCell::new(queue),
+                waker: waker.clone(),
+                is_open: Cell::new(true),
+            }),
             tracker,
             memory,
             shape,
@@ -381,8 +387,9 @@ impl Ring {
         }
     }
 
-    /// Lets the front end see what was given back, and notifies it if it wants that.
+    /// The turn is over: lets the front end see what was given back, and notifies it if it wants that.
     pub(crate) fn publish(&mut self) {
+        self.available.is_open.set(self.takes_more && self.waiting.is_empty() && !self.is_full());
         if !std::mem::take(&mut self.has_used) {
             return;
         }

@@ -8,6 +8,9 @@ use anyhow::{Context, Result};
 use super::served::Volumes;
 use crate::machine::ledger::{Ledger, Thing};
 
+/// What stands for the folder in a volume's URL.
+const FOLDER: &str = "{folder}";
+
 /// Folders that were made so far: each has a name of its own.
 static SCRATCH: AtomicU32 = AtomicU32::new(0);
 
@@ -17,9 +20,24 @@ pub(super) fn numbers(volumes: &Volumes) -> impl Iterator<Item = (u32, u32, u32)
     (0..volumes.targets).flat_map(move |target| (0..luns).map(move |lun| (target, lun, target * luns + lun)))
 }
 
-/// A volume's URL with its number and folder in their places.
+/// Where the files of an arm's volumes are, within its folder.
+fn storage(folder: &Path) -> PathBuf {
+    folder.join("volumes")
+}
+
+/// Makes the folder of an arm's volumes, where they are files. It goes with what the lab started: files are large, and mean nothing afterwards.
+pub(super) fn make_storage(volumes: &Volumes, folder: &Path, ledger: &mut Ledger) -> Result<()> {
+    let path = storage(folder);
+    if !volumes.url.contains(FOLDER) || path.is_dir() {
+        return Ok(());
+    }
+    ledger.add(Thing::Folder { path: path.clone() })?;
+    std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))
+}
+
+/// A volume's URL with its number and the folder of the arm's volumes in their places.
 pub(super) fn volume_url(url: &str, number: u32, folder: &Path) -> String {
-    url.replace("{n}", &number.to_string()).replace("{folder}", &folder.display().to_string())
+    url.replace("{n}", &number.to_string()).replace(FOLDER, &storage(folder).display().to_string())
 }
 
 /// Bytes of a volume, as its URL says; 0 where it does not.
@@ -55,4 +73,33 @@ pub(super) fn scratch(name: &str, ledger: &mut Ledger) -> Result<PathBuf> {
     ledger.add(Thing::Folder { path: path.clone() })?;
     std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_volumes_go_with_what_the_lab_started() {
+        let run = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::create(&run.path().join("ledger.jsonl")).unwrap();
+        let volumes = Volumes { targets: 1, luns: 1, url: "file:{folder}/{n}.img?size=1M".to_owned() };
+        make_storage(&volumes, run.path(), &mut ledger).unwrap();
+        make_storage(&volumes, run.path(), &mut ledger).unwrap();
+        let image = file(&volume_url(&volumes.url, 0, run.path()), 1 << 20).unwrap();
+        std::fs::write(run.path().join("target.stderr"), "words").unwrap();
+        assert!(image.is_file());
+        assert_eq!(ledger.left().count(), 1);
+        let _told = ledger.tear_down();
+        assert!(!image.exists() && run.path().join("target.stderr").is_file());
+    }
+
+    #[test]
+    fn volumes_in_memory_need_no_folder() {
+        let run = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::create(&run.path().join("ledger.jsonl")).unwrap();
+        let volumes = Volumes { targets: 1, luns: 1, url: "ram:1M".to_owned() };
+        make_storage(&volumes, run.path(), &mut ledger).unwrap();
+        assert!(!storage(run.path()).exists() && ledger.left().next().is_none());
+    }
 }

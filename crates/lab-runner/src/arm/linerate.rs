@@ -206,8 +206,7 @@ mod tests {
             spin: None,
         };
         let text = configuration(&spec);
-        let last =
-            "[[volume]]\nname = \"v3\"\nurl = \"file:/run/lab/3.img?size=1M\"\ntarget = \"t1\"\nlun = 1";
+        let last = "[[volume]]\nname = \"v3\"\nurl = \"file:/run/lab/volumes/3.img?size=1M\"\ntarget = \"t1\"\nlun = 1";
         assert!(text.contains("listen = \"127.0.0.1:0\"") && text.trim_end().ends_with(last), "{text}");
         let at = Portal { address: "h:1".to_owned(), udp_port: None };
         let mut protected = endpoints(Protocol::Iscsi, &at, &spec, 0);

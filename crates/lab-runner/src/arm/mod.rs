@@ -37,6 +37,7 @@ pub fn protect(endpoints: &mut [Endpoint]) {
 
 /// Starts what serves, and waits until it can be used.
 pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+    backing::make_storage(spec.volumes, spec.folder, ledger)?;
     match target {
         Target::LinerateIscsi => linerate::serve(linerate::Protocol::Iscsi, spec, ledger),
         Target::LinerateNvme => linerate::serve(linerate::Protocol::Nvme, spec, ledger),
