@@ -142,6 +142,8 @@ SUITES = {
         Step("Linux 6.1 over RDMA", "conformance/vm/run rdma --kernel 6.1 --script iwarp --script iwarp_strict", 1500),
         Step("Linux 6.12 over RDMA with CRC", "conformance/vm/run rdma --kernel 6.12 --script iwarp_strict", 1500),
         Step("Linux 6.12's targets over RoCE", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --script peers_rxe", 1500),
+        Step("QEMU 10's disks in shared memory", 'PATH="$(conformance/vm/run emulator):$PATH" conformance/vm/run run --kernel 6.12 --script vhost', 900),
+        Step("QEMU 10's device in shared memory", 'PATH="$(conformance/vm/run emulator):$PATH" conformance/attach/shared_memory.py --test QEMU', 600),
         Step("Linux 6.1's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.1", 1500),
     )),
 }

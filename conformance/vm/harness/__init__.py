@@ -6,6 +6,7 @@ rude anyway. So the harness boots Debian's kernels under software emulation and 
     packages   which Debian packages, from which mirror; fetched, never installed
     siw        a source package -> Linux' software iWARP as modules, cached likewise
     image      packages -> a bare kernel and an initramfs, cached by version
+    emulator   QEMU of another Debian release, cached likewise
     network    a network namespace with a bridge and a tap, for one run
     server     what the guest talks to: `linerate serve`, or tgt to test the harness itself
     hardship   what long runs do to the server and to the network

@@ -1,4 +1,4 @@
-"""The command line: `run` judges Linerate's targets and `peers` its clients, `selftest` judges the harness, `shell` is for looking around, `prepare` only fills the cache."""
+"""The command line: `run` judges Linerate's targets and `peers` its clients, `selftest` judges the harness, `shell` is for looking around, `prepare` only fills the cache, `emulator` with QEMU of another release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import image
+from . import emulator, image
 from .guest import Guest, GuestTimeoutError, Loss
 from .hardship import Contend, Crash
 from .hundred import Hundred
@@ -60,9 +60,12 @@ def main() -> int:
     options = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     try:
+        cache = Path(os.environ.get("LINERATE_CACHE", CHECKOUT / ".cache")).resolve() / "vm"
+        if options.command == "emulator":
+            print(emulator.prepare(cache, options.release, refresh=options.refresh))
+            return 0
         if options.command != "prepare":
             require_root()
-        cache = Path(os.environ.get("LINERATE_CACHE", CHECKOUT / ".cache")) / "vm"
         booted = image.prepare(cache, options.kernel, refresh=options.refresh)
         if options.command == "prepare":
             print(booted.kernel.parent)
@@ -111,8 +114,11 @@ def arguments() -> argparse.Namespace:
         "selftest": "the same scripts against tgt and the kernel's own NVMe target",
         "shell": "boot the guest with a shell on this terminal, and the server running",
         "prepare": "only fetch the packages and build the image",
+        "emulator": "fetch QEMU of another release, and print the folder of its programs, to be put in front of PATH",
     }.items():
         command = commands.add_parser(name, help=purpose, description=purpose)
+        if name == "emulator":
+            command.add_argument("--release", choices=emulator.RELEASES, default=emulator.RELEASES[0], help="Debian's release (default: %(default)s)")
         command.add_argument("--kernel", choices=KERNELS, default="6.12", help="Debian's kernel series (default: %(default)s)")
         command.add_argument("--refresh", action="store_true", help="look for newer packages")
         if name in SCRIPTS_OF:

@@ -35,8 +35,9 @@ class Package:
 class PackageIndex:
     """apt's view of the release, its security archive and its backports, kept under one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, release: str = RELEASE) -> None:
         self._folder = folder
+        self._release = release
         for name in ("archives", "lists"):
             (folder / name / "partial").mkdir(parents=True, exist_ok=True)
         options = {
@@ -57,7 +58,7 @@ class PackageIndex:
 
     def update(self) -> None:
         """Fetches the package lists."""
-        (self._folder / "sources.list").write_text("\n".join(debian_sources()) + "\n")
+        (self._folder / "sources.list").write_text("\n".join(debian_sources(self._release)) + "\n")
         command(["apt-get", *self._options, "-o", "APT::Update::Error-Mode=any", "update"])
 
     def newest_kernel(self, series: str) -> Package:
@@ -65,7 +66,7 @@ class PackageIndex:
         names = command(["apt-cache", *self._options, "pkgnames", f"linux-image-{series}."]).split()
         kernels = [name for name in names if re.fullmatch(r"linux-image-[\d.]+([+]deb[\d.]+|-\d+)-amd64", name)]
         if not kernels:
-            raise HarnessError(f"no linux-image-{series}.*-amd64 in {RELEASE}, its security archive or its backports: has the series left Debian?")
+            raise HarnessError(f"no linux-image-{series}.*-amd64 in {self._release}, its security archive or its backports: has the series left Debian?")
         newest = max(kernels, key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
         return self.candidates([newest])[0]
 
@@ -102,14 +103,14 @@ class PackageIndex:
                 command(["dpkg", "--extract", archive, root])
 
 
-def debian_sources() -> list[str]:
-    """Source entries for the release, on the mirrors that the machine's own apt uses."""
+def debian_sources(release: str) -> list[str]:
+    """Source entries for a release, on the mirrors that the machine's own apt uses."""
     listing = command(["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "ORIGIN: Debian"])
     mirrors = dict(line.split(" ", 1) for line in listing.splitlines())
     if "Debian" not in mirrors:
         raise HarnessError("apt knows no Debian mirror: run `apt-get update` first, or check /etc/apt/sources.list*")
     signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-    suites = [(mirrors["Debian"], RELEASE), (mirrors["Debian"], f"{RELEASE}-backports")]
+    suites = [(mirrors["Debian"], release), (mirrors["Debian"], f"{release}-backports")]
     if "Debian-Security" in mirrors:
-        suites.append((mirrors["Debian-Security"], f"{RELEASE}-security"))
+        suites.append((mirrors["Debian-Security"], f"{release}-security"))
     return [f"deb {signed}{mirror} {suite} main" for mirror, suite in suites]

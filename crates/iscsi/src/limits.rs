@@ -154,6 +154,8 @@ pub const DISCOVERY_SESSION_TIME: Duration = Duration::from_mins(5);
 pub const REINSTATEMENT_TIME: Duration = Duration::from_secs(10);
 /// How long the target waits for the logout that its last asynchronous message asked for, in seconds.
 pub const LOGOUT_TIME: Duration = Duration::from_secs(3);
+/// How long an initiator lets the target end a connection, over RDMA, once it has logged out: far more than an acknowledgement takes, and less than a person notices.
+pub const TARGET_CLOSE_TIME: Duration = Duration::from_millis(500);
 /// How long a logout or close may wait for requests to end before the answer goes out.
 pub const DRAIN_TIME: Duration = Duration::from_secs(5);
 

@@ -182,10 +182,25 @@ fn a_logout_ends_it_and_a_new_connection_comes_in_its_place() {
         bench.write(0, vec![round; BLOCK]).unwrap();
         bench.pair.near.connection.handle_input(bench.pair.now, initiator::Input::Logout);
         bench.run();
-        assert_eq!(bench.failed.as_deref(), Some("logged out"));
-        assert_eq!(bench.pair.near.connection.state(), State::Closing);
         assert!(bench.pair.far.connection.poll_close().is_some());
+        assert!(bench.pair.near.connection.poll_close().is_none(), "the target ends it first");
+        bench.target_ends();
+        assert_eq!(bench.failed.as_deref(), Some("logged out"));
     }
+}
+
+#[test]
+fn a_target_that_does_not_end_the_connection_after_a_logout_is_not_waited_for() {
+    let mut bench = ready(config(), portal(256));
+    bench.pair.near.connection.handle_input(bench.pair.now, initiator::Input::Logout);
+    bench.run();
+    let due = bench.pair.near.connection.poll_timeout();
+    assert_eq!(due, Some(bench.pair.now + iscsi::limits::TARGET_CLOSE_TIME));
+    bench.pair.now = due.unwrap();
+    bench.pair.near.connection.handle_timeout(bench.pair.now);
+    bench.run();
+    assert_eq!(bench.failed.as_deref(), Some("logged out"));
+    assert_eq!(bench.pair.near.connection.state(), State::Closing);
 }
 
 #[test]
@@ -256,6 +271,7 @@ fn a_target_that_is_gone_is_left() {
     bench.pair.far.connection.handle_input(bench.pair.now, gone);
     bench.run();
     assert!(bench.pair.far.connection.poll_close().is_some());
+    bench.target_ends();
     assert!(bench.failed.is_some(), "it cannot go on");
 }
 

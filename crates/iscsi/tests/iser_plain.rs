@@ -83,6 +83,7 @@ fn discovery_and_logout() {
     config.target = None;
     let mut bench = bench(config, portal(64), true);
     bench.run();
+    bench.target_ends();
     assert_eq!(bench.discovered.map(|found| found.len()), Some(1));
     assert_eq!(bench.failed.as_deref(), Some("logged out"));
 }

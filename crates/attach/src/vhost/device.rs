@@ -454,8 +454,9 @@ impl VhostUserBackendReqHandlerMut for Device {
         if !(1..=QUEUES).contains(&num_queues) || !(1..=QUEUE_SIZE).contains(&queue_size) {
             return Err(Error::InvalidParam);
         }
-        // Which of the two the queues will be is agreed on later: a packed one's region is the longer.
-        let stride = region_len(refused(Layout::packed(queue_size))?);
+        // How long queues will be is told later, and QEMU 10 asks for 128 descriptors and then makes queues of 1,024; which of the two layouts they will have, too: a packed
+        // one's region is the longer.
+        let stride = region_len(refused(Layout::packed(QUEUE_SIZE))?);
         let file = SharedArea::create(stride * usize::from(num_queues)).map_err(failed)?.file;
         let size = wire::widen(stride * usize::from(num_queues));
         Ok((VhostUserInflight::new(size, 0, num_queues, queue_size), File::from(file)))

@@ -250,6 +250,9 @@ pub trait TargetDatamover: Datamover {
 
 /// What an initiator asks of a transport.
 pub trait InitiatorDatamover: Datamover {
+    /// Whether the answer to a logout may still be under way at the far end when it has come here, so that the target is let to end the connection.
+    const TARGET_ENDS_FIRST: bool;
+
     /// What an initiator negotiates over this transport for such a session, of what it wants.
     fn tuning(wanted: Tuning, session: SessionType) -> Tuning;
 

@@ -24,7 +24,7 @@ use crate::datamover::{
 use crate::keys::Parameters;
 use crate::limits::{
     ABORT_TIME, DISCOVERY_TIME, INITIATOR_DEPTH, INITIATOR_IDLE_TIME, INITIATOR_PING_TIME, LOGIN_TIME,
-    LOGOUT_TIME,
+    LOGOUT_TIME, TARGET_CLOSE_TIME,
 };
 use crate::pdu::{
     Bhs, Function, LoginResponse, LogoutReason, LogoutRequest, NopOut, RESERVED_TAG, Residual, ScsiCommand,
@@ -33,6 +33,9 @@ use crate::pdu::{
 use crate::sequence::InitiatorNumbers;
 use crate::text::Text;
 use crate::violation::Violation;
+
+/// Why a connection is of no use any more that was left in order.
+const LOGGED_OUT: &str = "logged out";
 
 /// A target that a discovery found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +122,8 @@ pub struct Initiator<D> {
     due: Option<Instant>,
     /// When to look for overdue commands.
     check: Option<Instant>,
+    /// The target has answered the logout, and is let to end the connection.
+    is_logged_out: bool,
     close: Option<CloseReason>,
     failed: bool,
 }
@@ -167,6 +172,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
             pinged: None,
             due,
             check: None,
+            is_logged_out: false,
             close: None,
             failed: false,
         };
@@ -339,6 +345,16 @@ impl<D: InitiatorDatamover> Initiator<D> {
         self.fail(CloseReason::Violation(violation.text()), text);
     }
 
+    /// The target has answered the logout: the connection ends, by this side or by the target.
+    pub(super) fn logged_out(&mut self) {
+        if D::TARGET_ENDS_FIRST && self.state == State::InLogout {
+            self.is_logged_out = true;
+            self.due = Some(self.now + TARGET_CLOSE_TIME);
+        } else {
+            self.fail(CloseReason::Finished, LOGGED_OUT);
+        }
+    }
+
     pub(super) fn log_out(&mut self, now: Instant) {
         match self.state {
             State::LoggedIn => {
@@ -455,7 +471,7 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
     }
 
     fn terminate_notify(&mut self, why: &'static str) {
-        self.fail(CloseReason::Finished, why);
+        self.fail(CloseReason::Finished, if self.is_logged_out { LOGGED_OUT } else { why });
     }
 
     #[inline]
@@ -497,7 +513,7 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
                     let text = "the target does not end its list of targets";
                     self.fail(CloseReason::TimedOut("the discovery took too long"), text);
                 }
-                _ => self.fail(CloseReason::Finished, "logged out"),
+                _ => self.fail(CloseReason::Finished, LOGGED_OUT),
             }
         }
         if self.check.is_some_and(|check| check <= now) {
@@ -508,6 +524,7 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
 
     fn handle_ended(&mut self, how: Ended) {
         let reason = match how {
+            _ if self.is_logged_out => LOGGED_OUT.into(),
             Ended::ByPeer => "the target closed the connection".into(),
             Ended::Failed(code) => {
                 alloc::format!("the connection failed (system error {code})")

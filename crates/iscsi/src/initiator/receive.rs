@@ -54,7 +54,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
                 self.handle_abort(&TaskManagementResponse::from_bytes(header));
             }
             Opcode::TEXT_RESPONSE => self.handle_text(now, &TextResponse::from_bytes(header), data),
-            Opcode::LOGOUT_RESPONSE => self.fail(CloseReason::Finished, "logged out"),
+            Opcode::LOGOUT_RESPONSE => self.logged_out(),
             Opcode::ASYNC_MESSAGE => self.handle_async(now, &AsyncMessage::from_bytes(header)),
             Opcode::REJECT => {
                 let reason = Reject::from_bytes(header).reason().0;

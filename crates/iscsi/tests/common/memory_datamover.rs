@@ -426,6 +426,8 @@ impl MemoryInitiator {
 }
 
 impl InitiatorDatamover for MemoryInitiator {
+    const TARGET_ENDS_FIRST: bool = false;
+
     fn tuning(wanted: Tuning, _session: SessionType) -> Tuning {
         wanted
     }

@@ -282,6 +282,12 @@ where
         any
     }
 
+    /// The target has ended the connection, which the initiator hears of.
+    pub fn target_ends(&mut self) {
+        self.pair.near.connection.handle_ended(self.pair.now, protocol::Ended::ByPeer);
+        self.act_near();
+    }
+
     /// Until nothing moves any more.
     pub fn run(&mut self) {
         loop {

@@ -425,6 +425,9 @@ impl<Q> IserInitiator<Q> {
 }
 
 impl<Q: ManagedQueuePair> InitiatorDatamover for IserInitiator<Q> {
+    // Its adapter tells it of a send that has ended only once this side's has acknowledged that. Linux' isert frees the answer twice if the connection ends first.
+    const TARGET_ENDS_FIRST: bool = true;
+
     /// Sense data and little else comes to an initiator in PDUs, but for a discovery's answers.
     fn tuning(wanted: Tuning, session: SessionType) -> Tuning {
         wanted.over_rdma(match session {

@@ -148,6 +148,8 @@ impl Datamover for TcpInitiator {
 }
 
 impl InitiatorDatamover for TcpInitiator {
+    const TARGET_ENDS_FIRST: bool = false;
+
     fn tuning(wanted: Tuning, _session: SessionType) -> Tuning {
         wanted
     }
