@@ -122,8 +122,8 @@ pub struct Initiator<D> {
     due: Option<Instant>,
     /// When to look for overdue commands.
     check: Option<Instant>,
-    /// The target has answered the logout, and is let to end the connection.
-    is_logged_out: bool,
+    /// Why it ends, once the target has answered the logout and is let to end the connection.
+    farewell: Option<&'static str>,
     close: Option<CloseReason>,
     failed: bool,
 }
@@ -172,7 +172,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
             pinged: None,
             due,
             check: None,
-            is_logged_out: false,
+            farewell: None,
             close: None,
             failed: false,
         };
@@ -348,7 +348,7 @@ impl<D: InitiatorDatamover> Initiator<D> {
     /// The target has answered the logout: the connection ends, by this side or by the target.
     pub(super) fn logged_out(&mut self) {
         if D::TARGET_ENDS_FIRST && self.state == State::InLogout {
-            self.is_logged_out = true;
+            self.farewell = Some(LOGGED_OUT);
             self.due = Some(self.now + TARGET_CLOSE_TIME);
         } else {
             self.fail(CloseReason::Finished, LOGGED_OUT);
@@ -471,7 +471,7 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
     }
 
     fn terminate_notify(&mut self, why: &'static str) {
-        self.fail(CloseReason::Finished, if self.is_logged_out { LOGGED_OUT } else { why });
+        self.fail(CloseReason::Finished, self.farewell.unwrap_or(why));
     }
 
     #[inline]
@@ -524,13 +524,13 @@ impl<D: InitiatorDatamover> UpperLayer for Initiator<D> {
 
     fn handle_ended(&mut self, how: Ended) {
         let reason = match how {
-            _ if self.is_logged_out => LOGGED_OUT.into(),
             Ended::ByPeer => "the target closed the connection".into(),
             Ended::Failed(code) => {
                 alloc::format!("the connection failed (system error {code})")
             }
             Ended::ByUs => "the connection was closed".into(),
         };
+        let reason = self.farewell.map_or(reason, String::from);
         self.fail(CloseReason::Finished, reason);
         self.enter(Event::Ended);
     }

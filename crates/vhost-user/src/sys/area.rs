@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use virtio::Area;
 
+use super::copy::{LONG, copy_long};
 use super::cut::Guard;
 use super::mapping::{Mapping, sealed_file};
 
@@ -84,6 +85,13 @@ impl SharedArea {
         self.len.saturating_sub(at).min(len)
     }
 
+    /// Where the byte at `at` is, which is at most at the end.
+    fn place(&self, at: usize) -> *mut u8 {
+        debug_assert!(at <= self.len);
+        // SAFETY: a part lies within its mapping.
+        unsafe { self.mapping.base.as_ptr().add(self.start + at) }
+    }
+
     fn byte(&self, at: usize) -> &AtomicU8 {
         debug_assert!(at < self.len);
         // SAFETY: callers stay below `len`, and a part lies within its mapping; atomics may be used on memory that others change.
@@ -120,6 +128,10 @@ impl Area for SharedArea {
         let there = self.within(at, into.len());
         let (into, beyond) = into.split_at_mut(there);
         beyond.fill(0);
+        // SAFETY: so many bytes are there, and `into` is memory of this process alone.
+        if there >= LONG && unsafe { copy_long(self.place(at), into.as_mut_ptr(), there) } {
+            return;
+        }
         let (first, rest) = into.split_at_mut(self.before_word(at).min(there));
         let mut place = at;
         for byte in first {
@@ -141,6 +153,10 @@ impl Area for SharedArea {
     fn write(&self, at: usize, bytes: &[u8]) {
         let there = self.within(at, bytes.len());
         let bytes = bytes.get(..there).unwrap_or_default();
+        // SAFETY: as above, the other way.
+        if there >= LONG && unsafe { copy_long(bytes.as_ptr(), self.place(at), there) } {
+            return;
+        }
         let (first, rest) = bytes.split_at(self.before_word(at).min(there));
         let mut place = at;
         for byte in first {
@@ -180,7 +196,7 @@ mod tests {
         let Created { area, file } = SharedArea::create(4096).unwrap();
         let other = SharedArea::map(&file, 0, 4096).unwrap();
         assert_ne!(area.address(), other.address());
-        for (at, len) in [(0, 4096), (3, 1), (5, 20), (8, 16), (1, 7), (4090, 6)] {
+        for (at, len) in [(0, 4096), (3, 1), (5, 20), (8, 16), (1, 7), (4090, 6), (1, 513), (3072, 1024)] {
             let bytes: Vec<u8> = (1..=len).map(|byte: usize| byte.to_le_bytes()[0]).collect();
             area.write(at, &bytes);
             let mut seen = vec![0; len];
@@ -215,9 +231,11 @@ mod tests {
         area.write(5000, &[7; 100]);
         rustix::fs::ftruncate(&file, 8192).unwrap();
         assert!(!area.was_cut(), "nobody has looked");
-        let mut seen = [9; 100];
-        area.read(5000, &mut seen);
-        assert_eq!((seen, area.was_cut(), other.was_cut()), ([0; 100], true, false));
+        for len in [100, 3000] {
+            let mut seen = vec![9; len];
+            area.read(5000, &mut seen);
+            assert_eq!((seen, area.was_cut(), other.was_cut()), (vec![0; len], true, false));
+        }
         area.write(5000, &[3]);
         assert_eq!(area.load(5000), 3);
         let part = area.part(0, 10).unwrap();

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "mappings")]
 
 mod area;
+mod copy;
 mod cut;
 mod mapping;
 mod shared_memory;
