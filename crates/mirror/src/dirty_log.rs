@@ -20,7 +20,16 @@ use crate::slots::Slots;
 #[derive(Debug, Clone, Copy)]
 struct Activity {
     writers: u32,
+    /// Writes that have begun; they tell what clocks of several cores cannot.
+    begun: u64,
     last: Instant,
+}
+
+/// A region without writers, and how many there were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Quiet {
+    pub(crate) region: u64,
+    begun: u64,
 }
 
 /// A part of the bitmap, which one queue at a time writes.
@@ -32,6 +41,9 @@ struct Part {
     writer: Option<u64>,
     /// The regions that are set in what is being written.
     carried: Vec<u64>,
+    /// The sequence of what is being written, and of what was written last.
+    writing: u64,
+    written: u64,
     slots: Slots,
 }
 
@@ -54,21 +66,37 @@ pub(crate) struct DirtyLog {
     active: HashMap<u64, Activity>,
     parts: Vec<Part>,
     sequence: u64,
+    /// No part is written before, as the last attempt failed.
+    retry_at: Instant,
 }
 
 impl DirtyLog {
     /// The log of `regions` regions of `region_blocks` blocks. Those of `dirty` are set already; nothing of it is durable yet.
     pub(crate) fn new(regions: u64, region_blocks: u64, dirty: Bits, sequence: u64, now: Instant) -> Self {
-        let active = dirty.iter().map(|region| (region, Activity { writers: 0, last: now })).collect();
+        let active =
+            dirty.iter().map(|region| (region, Activity { writers: 0, begun: 0, last: now })).collect();
         let part = Part { stale: true, ..Part::default() };
         let parts = vec![part; wire::index(bitmap::parts(regions))];
-        Self { region_blocks, durable: Bits::new(regions), set: dirty, active, parts, sequence }
+        Self {
+            region_blocks,
+            durable: Bits::new(regions),
+            set: dirty,
+            active,
+            parts,
+            sequence,
+            retry_at: now,
+        }
     }
 
     /// The regions that an extent touches.
     pub(crate) fn regions(&self, extent: Extent) -> std::ops::Range<u64> {
         let end = extent.start.saturating_add(extent.blocks);
         extent.start / self.region_blocks..end.div_ceil(self.region_blocks)
+    }
+
+    /// The blocks of a region.
+    pub(crate) fn extent(&self, region: u64) -> Extent {
+        Extent::new(region * self.region_blocks, self.region_blocks)
     }
 
     /// The set bits.
@@ -85,8 +113,9 @@ impl DirtyLog {
     /// Somebody is about to change these blocks. True if that may be sent now: all bits are durable.
     pub(crate) fn begin_write(&mut self, extent: Extent, now: Instant) -> bool {
         for region in self.regions(extent) {
-            let activity = self.active.entry(region).or_insert(Activity { writers: 0, last: now });
+            let activity = self.active.entry(region).or_insert(Activity { writers: 0, begun: 0, last: now });
             activity.writers += 1;
+            activity.begun += 1;
             if !self.set.contains(region) {
                 self.set.insert(region);
                 self.make_stale(region);
@@ -110,19 +139,24 @@ impl DirtyLog {
         }
     }
 
-    /// Every part is to be written again: a leg is about to be in sync that may not have them. True once that is done.
-    pub(crate) fn rewrite(&mut self) {
+    /// Every part is to be written again: a leg is about to be in sync that may not have them. What to ask [`DirtyLog::is_rewritten`] about.
+    pub(crate) fn rewrite(&mut self) -> u64 {
         self.parts.iter_mut().for_each(|part| part.stale = true);
+        self.sequence
     }
 
-    /// True if no part waits to be written, or is being written.
-    pub(crate) fn is_written(&self) -> bool {
-        self.parts.iter().all(|part| !part.stale && part.writer.is_none())
+    /// True if every part was begun to be written, and has been, since `mark`.
+    pub(crate) fn is_rewritten(&self, mark: u64) -> bool {
+        self.parts.iter().all(|part| part.written > mark)
     }
 
     /// A part that `queue` is to write now, if there is one; or when there will be.
     pub(crate) fn claim(&mut self, queue: u64, now: Instant) -> Result<PartWrite, Option<Instant>> {
         let mut later: Option<Instant> = None;
+        if now < self.retry_at {
+            let wanted = self.parts.iter().any(|part| part.stale && part.writer.is_none());
+            return Err(wanted.then_some(self.retry_at));
+        }
         for (number, part) in (0..).zip(&mut self.parts) {
             if !part.stale || part.writer.is_some() {
                 continue;
@@ -139,20 +173,26 @@ impl DirtyLog {
             part.carried = all.clone().filter(|region| self.set.contains(*region)).collect();
             all.filter(|region| !self.set.contains(*region)).for_each(|region| self.durable.remove(region));
             self.sequence += 1;
+            part.writing = self.sequence;
             return Ok(PartWrite { part: number, slot, sequence: self.sequence });
         }
         Err(later)
     }
 
-    /// The part was written on every leg that takes writes, or could not be.
-    pub(crate) fn written(&mut self, part: u64, well: bool) {
+    /// The part was written on every leg that takes writes.
+    pub(crate) fn written(&mut self, part: u64) {
         let Some(part) = self.parts.get_mut(wire::index(part)) else { return };
-        part.writer = None;
+        (part.writer, part.written) = (None, part.writing);
         let carried = std::mem::take(&mut part.carried);
-        if well {
-            carried.into_iter().for_each(|region| self.durable.insert(region));
-        } else {
-            part.stale = true;
+        carried.into_iter().for_each(|region| self.durable.insert(region));
+    }
+
+    /// The part could not be written; it may be tried again from `retry_at` on.
+    pub(crate) fn not_written(&mut self, part: u64, retry_at: Instant) {
+        if let Some(part) = self.parts.get_mut(wire::index(part)) {
+            (part.writer, part.stale) = (None, true);
+            part.carried.clear();
+            self.retry_at = retry_at;
         }
     }
 
@@ -166,10 +206,13 @@ impl DirtyLog {
     }
 
     /// Regions without a write for a while, whose bits may go once a flush that begins now has succeeded on all legs.
-    pub(crate) fn quiet(&self, now: Instant) -> Vec<u64> {
+    pub(crate) fn quiet(&self, now: Instant) -> Vec<Quiet> {
         let is_quiet = |activity: &Activity| activity.writers == 0 && activity.last + CLEAN_AFTER <= now;
         let quiet = self.active.iter().filter(|(_, activity)| is_quiet(activity));
-        quiet.map(|(region, _)| *region).take(CLEANED).collect()
+        quiet
+            .map(|(region, activity)| Quiet { region: *region, begun: activity.begun })
+            .take(CLEANED)
+            .collect()
     }
 
     /// When [`DirtyLog::quiet`] will have something, at the earliest.
@@ -178,15 +221,15 @@ impl DirtyLog {
         idle.map(|activity| activity.last + CLEAN_AFTER).min()
     }
 
-    /// Clears the bits of those regions that are still quiet since `since`, when the flush began.
-    pub(crate) fn clean(&mut self, regions: &[u64], since: Instant) {
-        for region in regions {
-            let quiet = |activity: &Activity| activity.writers == 0 && activity.last + CLEAN_AFTER <= since;
-            if self.active.get(region).is_some_and(quiet) {
-                self.active.remove(region);
-                self.set.remove(*region);
-                self.durable.remove(*region);
-                self.make_stale(*region);
+    /// Clears the bits of those regions to which no write has begun since.
+    pub(crate) fn clean(&mut self, regions: &[Quiet]) {
+        for quiet in regions {
+            let region = quiet.region;
+            if self.active.get(&region).is_some_and(|activity| activity.begun == quiet.begun) {
+                self.active.remove(&region);
+                self.set.remove(region);
+                self.durable.remove(region);
+                self.make_stale(region);
             }
         }
     }
@@ -211,18 +254,18 @@ mod tests {
 
     fn write(log: &mut DirtyLog) {
         let PartWrite { part, .. } = log.claim(1, at(0)).unwrap();
-        log.written(part, true);
-        assert!(log.is_written());
+        log.written(part);
+        assert!(log.claim(1, at(0)).is_err());
     }
 
     #[test]
     fn a_write_waits_until_its_bits_are_durable() {
         let mut log = log();
-        assert!(!log.begin_write(ONE, at(0)) && !log.is_written());
+        assert!(!log.begin_write(ONE, at(0)));
         let PartWrite { part, .. } = log.claim(1, at(0)).unwrap();
         assert!(log.claim(2, at(0)).is_err(), "one writes at a time");
         assert!(!log.begin_write(Extent::new(20, 1), at(0)), "it came too late for that write");
-        log.written(part, true);
+        log.written(part);
         assert!(log.is_durable(ONE) && !log.is_durable(Extent::new(20, 1)));
         assert!(log.begin_write(Extent::new(0, 8), at(0)), "set already");
     }
@@ -232,13 +275,13 @@ mod tests {
         let mut log = log();
         log.begin_write(ONE, at(0));
         let PartWrite { part, slot, .. } = log.claim(1, at(0)).unwrap();
-        log.written(part, false);
-        assert!(!log.is_durable(ONE));
-        let again = log.claim(1, at(0)).unwrap();
+        log.not_written(part, at(2));
+        assert_eq!((log.is_durable(ONE), log.claim(1, at(1))), (false, Err(Some(at(2)))));
+        let again = log.claim(1, at(2)).unwrap();
         assert_ne!(again.slot, slot);
-        log.forget_queue(1, at(0));
+        log.forget_queue(1, at(2));
         assert!(!log.is_durable(ONE));
-        assert_eq!(log.claim(2, at(0)).unwrap().slot, slot, "the other place may still change");
+        assert_eq!(log.claim(2, at(2)).unwrap().slot, slot, "the other place may still change");
     }
 
     #[test]
@@ -251,10 +294,10 @@ mod tests {
         assert_eq!((log.quiet(at(5)), log.quiet_at()), (vec![], Some(at(6))));
         let mut quiet = log.quiet(at(6));
         quiet.sort_unstable();
-        assert_eq!(quiet, [0, 1]);
-        log.begin_write(Extent::new(0, 1), at(6));
-        log.end_write(Extent::new(0, 1), at(6));
-        log.clean(&quiet, at(6));
+        assert_eq!(quiet, [Quiet { region: 0, begun: 1 }, Quiet { region: 1, begun: 1 }]);
+        log.begin_write(Extent::new(0, 1), at(0));
+        log.end_write(Extent::new(0, 1), at(0));
+        log.clean(&quiet);
         assert_eq!(log.set().iter().collect::<Vec<_>>(), [0], "written after the flush had begun");
         assert!(!log.begin_write(Extent::new(4, 1), at(7)));
         write(&mut log);
@@ -267,12 +310,13 @@ mod tests {
         log.begin_write(ONE, at(0));
         log.end_write(ONE, at(0));
         let first = log.claim(1, at(9)).unwrap();
-        log.clean(&[0, 1], at(9));
-        log.written(first.part, true);
+        let quiet = log.quiet(at(9));
+        log.clean(&quiet);
+        log.written(first.part);
         assert!(log.is_durable(ONE), "it is on the legs");
         let second = log.claim(1, at(9)).unwrap();
         assert!(!log.begin_write(ONE, at(9)), "what is being written clears it");
-        log.written(second.part, true);
+        log.written(second.part);
         assert!(!log.is_durable(ONE));
         write(&mut log);
         assert!(log.is_durable(ONE));

@@ -72,3 +72,6 @@ pub(crate) const BUSY: Duration = Duration::from_millis(2);
 
 /// Rounds in which one poll looks at its legs again because they were given more to do: then other volumes of the core have their turn.
 pub(crate) const ROUNDS: usize = 4;
+
+/// How long opening waits for legs that are slow to open: those that are not there by then are missing, and are opened later.
+pub(crate) const OPEN_WAIT: Duration = Duration::from_secs(5);

@@ -36,6 +36,13 @@ pub(crate) struct Layout {
     pub(crate) region: u64,
 }
 
+impl Layout {
+    /// How many regions there are.
+    pub(crate) fn regions(&self) -> u64 {
+        self.size / self.region.max(1)
+    }
+}
+
 /// What a record says of one leg's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
