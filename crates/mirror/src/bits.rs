@@ -54,6 +54,12 @@ impl Bits {
         }
     }
 
+    /// Keeps only these regions.
+    pub(crate) fn retain(&mut self, keep: impl Fn(u64) -> bool) {
+        let gone: Vec<u64> = self.iter().filter(|region| !keep(*region)).collect();
+        gone.into_iter().for_each(|region| self.remove(region));
+    }
+
     pub(crate) fn unite(&mut self, other: &Self) {
         other.iter().for_each(|region| self.insert(region));
     }
@@ -98,7 +104,8 @@ mod tests {
         bits.remove(0);
         assert_eq!((bits.first(), bits.count(), bits.contains(0)), (Some(64), 2, false));
         bits.unite(&Bits::full(3));
-        assert_eq!(bits.iter().collect::<Vec<_>>(), [0, 1, 2, 64, 129]);
+        bits.retain(|region| region != 1);
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [0, 2, 64, 129]);
         assert_eq!(Bits::full(130).count(), 130);
     }
 }

@@ -15,6 +15,8 @@ use crate::tasks::Surroundings;
 pub(crate) struct Cleaner {
     flushing: Option<Flushing>,
     due: Option<Instant>,
+    /// All regions are looked at no sooner.
+    look_at: Instant,
 }
 
 #[derive(Debug)]
@@ -35,10 +37,15 @@ impl Cleaner {
         if !state.is_keeper(with.queue) || state.fenced || state.members.missing() > 0 {
             return false;
         }
+        if with.now < self.look_at {
+            self.due = state.log.is_quiet_soon().then_some(self.look_at);
+            return false;
+        }
+        self.look_at = with.now + CLEAN_AFTER / 5;
         let mut regions = state.log.quiet(with.now);
         regions.retain(|quiet| !state.suspects.contains(quiet.region));
         if regions.is_empty() {
-            self.due = state.log.quiet_at().map(|at| at.max(with.now + CLEAN_AFTER / 5));
+            self.due = state.log.quiet_at().map(|at| at.max(self.look_at));
             return false;
         }
         let seats = state.members.all_writable();

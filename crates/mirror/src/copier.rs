@@ -33,6 +33,8 @@ enum Purpose {
 
 #[derive(Debug)]
 enum Step {
+    /// It waits for its dirty bits: a repair that is cut off may leave older data.
+    Logging,
     /// It is too early for the next chunk.
     Pausing,
     Locking,
@@ -77,6 +79,16 @@ impl Copier {
         match &mut self.copy {
             None => self.begin(with),
             Some(Copy { step: Step::Memory, .. }) => self.read(with),
+            Some(Copy { step: Step::Logging, purpose, whole, .. }) => {
+                let logged = match purpose {
+                    Purpose::Region(_) => true,
+                    Purpose::Repair(_) => with.shared.lock().log.is_durable(*whole),
+                };
+                if logged {
+                    self.lock(with);
+                }
+                logged
+            }
             Some(Copy { step: Step::Pausing, .. }) => {
                 let due = with.shared.lock().copy_at <= with.now;
                 if due {
@@ -107,13 +119,16 @@ impl Copier {
             }
         };
         let asking = matches!(purpose, Purpose::Region(_));
-        if let Purpose::Region(region) = purpose {
-            state.copying = Some(CopiedRegion { region, spoiled: false });
+        match purpose {
+            Purpose::Region(region) => state.copying = Some(CopiedRegion { region, spoiled: false }),
+            Purpose::Repair(_) => {
+                state.log.begin_write(whole, with.now);
+            }
         }
         drop(state);
         let chunk = if asking { whole } else { first_chunk(whole, with) };
-        self.copy = Some(Copy { purpose, whole, chunk, asking, step: Step::Locking, tried: 0, got: None });
-        self.lock(with);
+        self.copy = Some(Copy { purpose, whole, chunk, asking, step: Step::Logging, tried: 0, got: None });
+        self.work(with);
         true
     }
 
@@ -304,12 +319,11 @@ impl Copier {
 
     /// The whole is copied.
     fn finish(&mut self, with: &mut Surroundings<'_>) {
-        let Some(Copy { purpose: Purpose::Region(region), whole, got, .. }) = self.copy.take() else {
-            return;
-        };
+        let Some(Copy { purpose, whole, got, .. }) = self.copy.take() else { return };
         let got = got.unwrap_or_default();
         let mut guard = with.shared.lock();
         let state = &mut *guard;
+        let Purpose::Region(region) = purpose else { return state.log.end_write(whole, with.now) };
         let spoiled = state.copying.take().is_none_or(|copied| copied.spoiled);
         if spoiled {
             return;
@@ -322,8 +336,10 @@ impl Copier {
         }
         let row = state.members.placement.row(whole.start);
         let in_sync = state.members.in_sync(row);
-        // One of them was the source.
-        if in_sync.iter().filter(|seat| !got.contains(seat)).count() <= 1 {
+        // One of them was the source. What was left unfinished may still make them differ again.
+        if state.suspects_rest_until <= with.now
+            && in_sync.iter().filter(|seat| !got.contains(seat)).count() <= 1
+        {
             state.suspects.remove(region);
         }
         state.tell_all();
@@ -332,11 +348,26 @@ impl Copier {
     /// Leaves it for now.
     fn give_up(&mut self, with: &mut Surroundings<'_>, why: &str) {
         unlock(with);
-        self.copy = None;
+        let copy = self.copy.take();
         let mut state = with.shared.lock();
+        if let Some(Copy { purpose: Purpose::Repair(_), whole, .. }) = copy {
+            state.log.end_write(whole, with.now);
+        }
         state.copying = None;
         state.copy_at = with.now + PROBE;
         state.trouble = Some(format!("blocks could not be resynchronised: {why}"));
+    }
+
+    /// The queue is gone: what it was writing may take effect later, over what is written after it.
+    pub(crate) fn abandon(&mut self, state: &mut State, now: Instant) {
+        let Some(Copy { purpose, whole, step, .. }) = self.copy.take() else { return };
+        state.copying = None;
+        if matches!(step, Step::Writing(_)) {
+            state.suspect(whole);
+        }
+        if let Purpose::Repair(_) = purpose {
+            state.log.end_write(whole, now);
+        }
     }
 
     pub(crate) fn poll_timeout(&self, timeout: Duration) -> Option<Instant> {
@@ -388,6 +419,14 @@ fn next(state: &mut State, now: Instant) -> Result<(Purpose, Extent), Option<Ins
         if state.members.state(repair.seat) == Some(LegState::InSync) {
             return Ok((Purpose::Repair(repair.seat), repair.extent));
         }
+    }
+    while let Some(region) = state.suspects.first() {
+        let row = state.members.placement.row(state.log.extent(region).start);
+        if state.members.in_sync(row).len() > 1 {
+            break;
+        }
+        // There is nobody to differ from; who comes back gets all regions that were written.
+        state.suspects.remove(region);
     }
     let suspect = state.suspects.first();
     let rests = suspect.is_some() && state.suspects_rest_until > now;

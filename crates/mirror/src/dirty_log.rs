@@ -215,6 +215,11 @@ impl DirtyLog {
             .collect()
     }
 
+    /// True if some region is to be cleared some time.
+    pub(crate) fn is_quiet_soon(&self) -> bool {
+        !self.active.is_empty()
+    }
+
     /// When [`DirtyLog::quiet`] will have something, at the earliest.
     pub(crate) fn quiet_at(&self) -> Option<Instant> {
         let idle = self.active.values().filter(|activity| activity.writers == 0);

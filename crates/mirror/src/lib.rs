@@ -17,7 +17,7 @@ mod compare;
 mod copier;
 mod dirty_log;
 mod fencer;
-mod limits;
+pub mod limits;
 mod log_writer;
 mod members;
 mod opener;
@@ -31,6 +31,8 @@ mod queue;
 mod range_locks;
 mod recorder;
 mod shared;
+#[cfg(test)]
+mod simulation;
 mod slots;
 mod spread;
 mod status;

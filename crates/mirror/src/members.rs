@@ -64,6 +64,8 @@ pub(crate) struct Leg {
     pub(crate) state: LegState,
     pub(crate) content: Content,
     pub(crate) member: Option<usize>,
+    /// This owner has had its reservation.
+    pub(crate) reserved: bool,
     /// Moves when the leg is put out: what was sent before counts no more.
     pub(crate) tenure: u64,
     /// Requests of all queues that it has not answered.
@@ -88,7 +90,7 @@ pub(crate) struct Seat {
 
 /// What became of a leg that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Drop {
+pub(crate) enum Dropped {
     /// It is out, now or since before.
     Out,
     /// It is the last that has some of the data, and stays.
@@ -234,26 +236,26 @@ impl Members {
     }
 
     /// Puts a leg out that failed, unless it is the last.
-    pub(crate) fn drop_leg(&mut self, seat: Seat, why: String, now: Instant) -> Drop {
+    pub(crate) fn drop_leg(&mut self, seat: Seat, why: String, now: Instant) -> Dropped {
         let last = !self.can_lose(seat.leg);
         let Some(leg) = self.legs.get_mut(seat.leg).filter(|leg| leg.tenure == seat.tenure) else {
-            return Drop::Out;
+            return Dropped::Out;
         };
         leg.error = Some(why);
         match leg.state {
-            LegState::InSync if last => return Drop::Last,
+            LegState::InSync if last => return Dropped::Last,
             LegState::InSync => {
                 leg.content = Content::Out;
                 self.epoch += 1;
                 self.retry_at = now;
             }
             LegState::Resynchronizing => {}
-            LegState::Out | LegState::Spare => return Drop::Out,
+            LegState::Out | LegState::Spare => return Dropped::Out,
         }
         leg.state = LegState::Out;
         leg.out_since = now;
         leg.tenure += 1;
-        Drop::Out
+        Dropped::Out
     }
 
     /// The leg, which is out, gets every write from now on; these regions are to be copied to it.

@@ -362,6 +362,7 @@ impl MirrorOpening {
                 state,
                 content: role.content,
                 member: role.member.map(usize::from),
+                reserved: usable,
                 tenure: 0,
                 outstanding: 0,
                 rests_until: now,
@@ -409,7 +410,8 @@ impl MirrorOpening {
         let layout = plan.layout;
         let region_blocks = layout.region / u64::from(layout.block_size);
         let suspects = (*dirty).clone();
-        let sequence = members.version.sequence.saturating_mul(1 << 20);
+        // Above everything that earlier openings have written.
+        let sequence = members.version.generation.saturating_mul(1 << 40);
         let log = DirtyLog::new(layout.regions(), region_blocks, *dirty, sequence, now);
         let shape = self.shape(&members, &plan);
         let state = State::new(*members, log, suspects);
@@ -441,6 +443,8 @@ impl MirrorOpening {
             features,
             rate: self.options.rate,
             timeout: self.options.timeout,
+            key: self.key,
+            takeover: self.options.takeover,
             urls: self.legs.iter().map(|leg| leg.url.clone()).collect(),
         }
     }

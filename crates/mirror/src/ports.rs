@@ -9,6 +9,7 @@ use volume::{
     VolumeErrorKind, VolumeQueue,
 };
 
+use crate::fencer::{Fenced, Fencer};
 use crate::members::Seat;
 use crate::shared::Shared;
 
@@ -48,9 +49,22 @@ struct Child {
 #[derive(Default)]
 struct Port {
     queue: Option<Box<dyn VolumeQueue>>,
-    backlog: VecDeque<Request>,
+    /// The reservation is this owner's, and this queue registered: over iSCSI each queue is a nexus of its own.
+    fenced: bool,
+    fencing: Option<Fencer>,
+    backlog: VecDeque<Waiting>,
     under_way: usize,
 }
+
+/// A request that waits for room, or for the reservation.
+struct Waiting {
+    request: Request,
+    /// It may be sent without the reservation: it reads the leg's own blocks.
+    looks: bool,
+}
+
+/// The tag of what a fencer asks; others begin at one.
+const FENCING: Tag = Tag(0);
 
 /// The legs' queues on one core.
 pub(crate) struct Ports {
@@ -92,6 +106,7 @@ impl Ports {
         self.last += 1;
         let tag = Tag(self.last);
         let changes = operation.writes();
+        let looks = owner == Owner::Probe && matches!(operation, Operation::Read { .. });
         if let Err(why) = self.open(seat.leg) {
             self.shared.lock().fail(seat, why, now);
             let result = Err(Failure::of(operation, VolumeErrorKind::Unreachable));
@@ -102,8 +117,8 @@ impl Ports {
         self.children.insert(tag.0, Child { owner, seat, changes });
         if let Some(port) = self.ports.get_mut(seat.leg) {
             port.under_way += 1;
-            port.backlog.push_back(Request { tag, operation });
-            port.push(now);
+            port.backlog.push_back(Waiting { request: Request { tag, operation }, looks });
+            port.push(now, &self.shared, seat.leg);
             self.polls.mark(seat.leg);
         }
         Sent(tag)
@@ -128,9 +143,9 @@ impl Ports {
     /// Asks that a read end soon.
     pub(crate) fn cancel(&mut self, seat: Seat, sent: Sent) {
         let Some(port) = self.ports.get_mut(seat.leg) else { return };
-        let waiting = port.backlog.iter().position(|request| request.tag == sent.0);
+        let waiting = port.backlog.iter().position(|waiting| waiting.request.tag == sent.0);
         match (waiting.and_then(|index| port.backlog.remove(index)), &mut port.queue) {
-            (Some(request), _) => {
+            (Some(Waiting { request, .. }), _) => {
                 port.under_way = port.under_way.saturating_sub(1);
                 if let Some(child) = self.children.remove(&request.tag.0) {
                     let result = request.failed(VolumeErrorKind::Cancelled).result;
@@ -155,26 +170,42 @@ impl Ports {
             self.shared.lock().members.end(answer.seat.leg);
             ended.push(answer);
         }
-        self.polls.take(now, &mut self.wanted);
-        for leg in std::mem::take(&mut self.wanted) {
+        let (mut wanted, mut answers) = (std::mem::take(&mut self.wanted), std::mem::take(&mut self.answers));
+        self.polls.take(now, &mut wanted);
+        for leg in wanted.drain(..) {
             some = true;
             let Some(port) = self.ports.get_mut(leg) else { continue };
-            port.push(now);
+            port.push(now, &self.shared, leg);
             let Some(queue) = &mut port.queue else { continue };
-            queue.poll(now, &mut self.answers);
-            let gave = !self.answers.is_empty();
-            for Completion { tag, result } in self.answers.drain(..) {
+            queue.poll(now, &mut answers);
+            let gave = !answers.is_empty();
+            for Completion { tag, result } in answers.drain(..) {
+                if tag == FENCING {
+                    let refused = port.fenced(now, result.map_err(VolumeErrorKind::from));
+                    if port.fenced
+                        && let Some(leg) = self.shared.lock().members.legs.get_mut(leg)
+                    {
+                        leg.reserved = true;
+                    }
+                    if let Some(refused) = refused {
+                        let children = &mut self.children;
+                        refuse(&self.shared, port, children, Refused { leg, now, why: refused }, ended);
+                        break;
+                    }
+                    continue;
+                }
                 port.under_way = port.under_way.saturating_sub(1);
                 if let Some(Child { owner, seat, .. }) = self.children.remove(&tag.0) {
                     self.shared.lock().members.end(seat.leg);
                     ended.push(Ended { owner, seat, result });
                 }
             }
-            let timeout = queue.poll_timeout();
-            port.push(now);
-            let may_have_more = gave && port.under_way > 0;
+            port.push(now, &self.shared, leg);
+            let timeout = port.queue.as_ref().and_then(|queue| queue.poll_timeout());
+            let may_have_more = gave && (port.under_way > 0 || port.fencing.is_some());
             self.polls.handle_polled(leg, Polled { may_have_more, timeout });
         }
+        (self.wanted, self.answers) = (wanted, answers);
         some
     }
 
@@ -196,14 +227,91 @@ impl Ports {
     }
 }
 
+/// A leg that must not be used.
+struct Refused {
+    leg: usize,
+    now: Instant,
+    why: Fenced,
+}
+
+/// Another host has the leg, or it cannot be seen that none has: what waits for it fails.
+fn refuse(
+    shared: &Shared,
+    port: &mut Port,
+    children: &mut HashMap<u64, Child>,
+    refused: Refused,
+    ended: &mut Vec<Ended>,
+) {
+    let Refused { leg, now, why } = refused;
+    let mut state = shared.lock();
+    // A leg that this owner never had is not what it was taken over with.
+    let was_held = state.members.leg(leg).is_some_and(|leg| leg.reserved);
+    let seat = state.members.leg(leg).map(|found| Seat { leg, tenure: found.tenure });
+    let kind = match (why, seat) {
+        (Fenced::Refused(_), _) if was_held => {
+            state.fence();
+            VolumeErrorKind::ReservationConflict
+        }
+        (Fenced::Refused(why) | Fenced::Failed(why), Some(seat)) => {
+            state.fail(seat, why, now);
+            VolumeErrorKind::Unreachable
+        }
+        _ => VolumeErrorKind::Unreachable,
+    };
+    (port.queue, port.fencing, port.fenced) = (None, None, false);
+    for Waiting { request, .. } in port.backlog.drain(..) {
+        port.under_way = port.under_way.saturating_sub(1);
+        if let Some(Child { owner, seat, .. }) = children.remove(&request.tag.0) {
+            state.members.end(seat.leg);
+            ended.push(Ended { owner, seat, result: request.failed(kind).result });
+        }
+    }
+}
+
 impl Port {
-    fn push(&mut self, now: Instant) {
+    /// The fencer has its answer: goes on, or says why the leg must not be used.
+    fn fenced(&mut self, now: Instant, answer: Result<Outcome, VolumeErrorKind>) -> Option<Fenced> {
+        let fencer = self.fencing.as_mut()?;
+        match fencer.answered(answer) {
+            Fenced::Ask(operation) => {
+                let queue = self.queue.as_mut()?;
+                let asked = queue.submit(now, Request { tag: FENCING, operation });
+                asked.err().map(|_| Fenced::Failed("it takes no request".to_owned()))
+            }
+            Fenced::Done => {
+                (self.fencing, self.fenced) = (None, true);
+                None
+            }
+            refused => Some(refused),
+        }
+    }
+
+    fn push(&mut self, now: Instant, shared: &Shared, leg: usize) {
         let Some(queue) = &mut self.queue else { return };
-        while let Some(request) = self.backlog.pop_front() {
-            if let Err(QueueFull(request)) = queue.submit(now, request) {
-                self.backlog.push_front(request);
+        while let Some(Waiting { request, looks }) = self.backlog.pop_front() {
+            if !self.fenced && !looks {
+                self.backlog.push_front(Waiting { request, looks });
+                if self.fencing.is_none() {
+                    self.fence(now, shared, leg);
+                }
                 return;
             }
+            if let Err(QueueFull(request)) = queue.submit(now, request) {
+                self.backlog.push_front(Waiting { request, looks });
+                return;
+            }
+        }
+    }
+
+    /// Begins to see that the reservation is this owner's. A leg that was not there when the mirror was opened is taken over now, if that is wished; one that
+    /// this owner has had is not taken back.
+    fn fence(&mut self, now: Instant, shared: &Shared, leg: usize) {
+        let held = shared.lock().members.leg(leg).is_none_or(|leg| leg.reserved);
+        let fencer = Fencer::new(shared.shape.key, shared.shape.takeover && !held);
+        let Some(queue) = &mut self.queue else { return };
+        // A queue that is full now is asked again when it has answered.
+        if queue.submit(now, Request { tag: FENCING, operation: fencer.operation() }).is_ok() {
+            self.fencing = Some(fencer);
         }
     }
 }

@@ -25,7 +25,7 @@ enum Step {
     /// The dirty log is written to all legs, the leg among them.
     Rewriting { seat: Seat, mark: u64 },
     /// What was copied is made durable there.
-    Flushing { seat: Seat },
+    Flushing,
 }
 
 /// What the keeper does for one leg at a time.
@@ -56,6 +56,10 @@ impl Prober {
             Some(Step::Preparing { leg, told }) => {
                 let prepared = told.lock().unwrap_or_else(PoisonError::into_inner).take();
                 match prepared {
+                    // Whoever was to tell is gone.
+                    None if Arc::strong_count(&told) == 1 => {
+                        note(with, leg, "it cannot be prepared".to_owned())
+                    }
                     None => self.step = Some(Step::Preparing { leg, told }),
                     Some(Ok(prepared)) => {
                         self.step = Some(Step::Opening { leg, opening: prepared.begin(context) });
@@ -199,6 +203,7 @@ impl Prober {
         // Writes that are under way have their bits set.
         pending.unite(state.log.set());
         pending.unite(&state.suspects);
+        pending.retain(|region| state.holds(seat.leg, region));
         if let Some(leg) = state.members.legs.get_mut(seat.leg) {
             leg.content = content;
         }
@@ -221,7 +226,7 @@ impl Prober {
             (Some(Step::Reading { .. }), Err(failure)) => {
                 note(with, seat.leg, format!("its own blocks cannot be read: {}", failure.kind));
             }
-            (Some(Step::Flushing { .. }), Ok(_)) => {
+            (Some(Step::Flushing), Ok(_)) => {
                 let mut state = with.shared.lock();
                 let complete = state.members.leg(seat.leg).is_some_and(|leg| leg.pending.count() == 0);
                 if complete && state.members.state(seat) == Some(LegState::Resynchronizing) {
@@ -230,7 +235,7 @@ impl Prober {
                     state.tell_all();
                 }
             }
-            (Some(Step::Flushing { .. }), Err(failure)) => {
+            (Some(Step::Flushing), Err(failure)) => {
                 let why = format!("a flush failed: {}", failure.kind);
                 with.shared.lock().fail(seat, why, with.now);
             }
@@ -250,7 +255,7 @@ impl Prober {
         }
         state.members.begin(&[seat]);
         drop(state);
-        self.step = Some(Step::Flushing { seat });
+        self.step = Some(Step::Flushing);
         with.ports.send(with.now, seat, Owner::Probe, Operation::Flush);
         true
     }

@@ -201,9 +201,7 @@ impl Drop for MirrorQueue {
         self.ports.abandon(self.now);
         let mut state = self.shared.lock();
         self.tasks.abandon(&mut state, self.now);
-        if state.is_keeper(self.id) {
-            state.copying = None;
-        }
+        self.copier.abandon(&mut state, self.now);
         state.forget_queue(self.id, self.now);
     }
 }

@@ -11,7 +11,7 @@ use volume::{Extent, Features, Geometry, Limits, Listeners, OpenError, Volume, V
 use crate::bits::Bits;
 use crate::dirty_log::DirtyLog;
 use crate::limits::ABANDONED;
-use crate::members::{Drop, LegState, Medium, Members, Seat};
+use crate::members::{Dropped, LegState, Medium, Members, Seat};
 use crate::range_locks::{Holder, RangeLocks};
 
 /// Opens a leg that was not there when the mirror was opened, on another thread.
@@ -32,6 +32,10 @@ pub(crate) struct Shape {
     /// Bytes a second that are resynchronised.
     pub(crate) rate: u64,
     pub(crate) timeout: Duration,
+    /// The key of this owner's reservations.
+    pub(crate) key: u64,
+    /// Reservations of others are taken away.
+    pub(crate) takeover: bool,
     /// The legs' URLs, without secrets.
     pub(crate) urls: Vec<String>,
 }
@@ -193,8 +197,8 @@ impl State {
     /// A leg failed a request: it goes out, unless it is the last.
     pub(crate) fn fail(&mut self, seat: Seat, why: String, now: Instant) -> Failed {
         match self.members.drop_leg(seat, why, now) {
-            Drop::Last => Failed::Request,
-            Drop::Out => {
+            Dropped::Last => Failed::Request,
+            Dropped::Out => {
                 self.path_changed();
                 self.tell_all();
                 Failed::WithoutLeg
@@ -202,22 +206,30 @@ impl State {
         }
     }
 
+    /// True if a leg holds a region.
+    pub(crate) fn holds(&self, leg: usize, region: u64) -> bool {
+        let placement = self.members.placement;
+        let row = placement.row(self.log.extent(region).start);
+        let member = self.members.leg(leg).and_then(|leg| leg.member);
+        member.is_some_and(|member| placement.holds(member, row))
+    }
+
     /// The legs may differ in these blocks: a write to them has failed, or was left.
     pub(crate) fn suspect(&mut self, extent: Extent) {
         for region in self.log.regions(extent) {
             self.suspects.insert(region);
-            for leg in self.members.legs.iter_mut().filter(|leg| leg.state == LegState::Resynchronizing) {
-                leg.pending.insert(region);
+            for index in 0..self.members.legs.len() {
+                let holds = self.holds(index, region);
+                let leg = self.members.legs.get_mut(index);
+                let leg = leg.filter(|leg| holds && leg.state == LegState::Resynchronizing);
+                if let Some(leg) = leg {
+                    leg.pending.insert(region);
+                }
             }
             if let Some(copied) = self.copying.as_mut().filter(|copied| copied.region == region) {
                 copied.spoiled = true;
             }
         }
-    }
-
-    /// True if legs may differ in some of these blocks.
-    pub(crate) fn is_suspect(&self, extent: Extent) -> bool {
-        self.suspects.count() > 0 && self.log.regions(extent).any(|region| self.suspects.contains(region))
     }
 
     /// Nothing is done for this user any more, as another one is.
@@ -265,11 +277,6 @@ impl Shared {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What a leg is called, for people.
-    pub(crate) fn name(&self, leg: usize) -> &str {
-        self.shape.urls.get(leg).map_or("?", String::as_str)
     }
 
     /// A leg that was not there is open: true if it fits.

@@ -59,6 +59,8 @@ impl Spread {
                     state.fail(seat, late(timeout), now);
                 }
             }
+            // The last leg stays, and is looked at again only after as long.
+            self.first = Some(now);
         }
         self.forget(&state.members);
         self.pending.is_empty()

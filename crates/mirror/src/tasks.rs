@@ -711,6 +711,10 @@ impl Task {
     fn look_at_writes(&mut self, with: &mut Surroundings<'_>, number: u64) -> Next {
         let timeout = with.shared.shape.timeout;
         let is_late = self.first.is_some_and(|first| first + timeout <= with.now);
+        if is_late {
+            // The last leg stays, and is looked at again only after as long.
+            self.first = Some(with.now);
+        }
         for index in 0..self.writes.len() {
             let Some(part) = self.writes.get_mut(index).filter(|part| part.end.is_none()) else { continue };
             let mut state = with.shared.lock();

@@ -87,13 +87,9 @@ impl Volume for Mirror {
 
     /// What is wrong with each leg that is not in sync, and how far resynchronisation is.
     fn last_error(&self) -> Option<String> {
-        self.shared.lock().trouble.clone().into_iter().chain(self.status().troubles()).reduce(
-            |mut all, one| {
-                all.push_str("; ");
-                all.push_str(&one);
-                all
-            },
-        )
+        let trouble = self.shared.lock().trouble.clone();
+        let all: Vec<String> = trouble.into_iter().chain(self.status().troubles()).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {

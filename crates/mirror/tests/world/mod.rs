@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
@@ -19,12 +19,17 @@ use volume::{
 
 pub const MIB: u64 = 1 << 20;
 
+/// Openings so far: each gets numbers of its own.
+static OPENINGS: AtomicU64 = AtomicU64::new(0);
+
 /// A volume that is away, or hangs, while the test says so.
 #[derive(Debug)]
 pub struct Leg {
     pub ram: Arc<dyn Volume>,
     pub away: Arc<AtomicBool>,
     pub hangs: Arc<AtomicBool>,
+    /// Blocks that cannot be read until they are written.
+    pub bad: Arc<Mutex<Option<Extent>>>,
 }
 
 impl Volume for Leg {
@@ -39,8 +44,8 @@ impl Volume for Leg {
     }
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let inner = self.ram.open_queue(context)?;
-        let (away, hangs) = (Arc::clone(&self.away), Arc::clone(&self.hangs));
-        Ok(Box::new(LegQueue { inner, away, hangs, failed: Vec::new(), held: Vec::new() }))
+        let (away, hangs, bad) = (Arc::clone(&self.away), Arc::clone(&self.hangs), Arc::clone(&self.bad));
+        Ok(Box::new(LegQueue { inner, away, hangs, bad, failed: Vec::new(), held: Vec::new() }))
     }
 }
 
@@ -48,6 +53,7 @@ struct LegQueue {
     inner: Box<dyn VolumeQueue>,
     away: Arc<AtomicBool>,
     hangs: Arc<AtomicBool>,
+    bad: Arc<Mutex<Option<Extent>>>,
     failed: Vec<Completion>,
     held: Vec<Request>,
 }
@@ -62,6 +68,18 @@ impl VolumeQueue for LegQueue {
             self.held.push(request);
             return Ok(());
         }
+        let mut bad = self.bad.lock().unwrap();
+        let touches = |bad: Extent| request.operation.extent().is_some_and(|extent| extent.overlaps(bad));
+        if bad.is_some_and(touches) {
+            if matches!(request.operation, Operation::Read { .. }) {
+                self.failed.push(request.failed(VolumeErrorKind::Media));
+                return Ok(());
+            }
+            if request.operation.writes() {
+                *bad = None;
+            }
+        }
+        drop(bad);
         self.inner.submit(now, request)
     }
     fn cancel(&mut self, tag: Tag) {
@@ -97,7 +115,7 @@ impl Shelf {
     /// A new leg of so many bytes.
     pub fn leg(&self, name: &str, size: u64) -> Arc<Leg> {
         let ram: Arc<dyn Volume> = Arc::new(Ram::new(size, 512).unwrap());
-        let leg = Arc::new(Leg { ram, away: Arc::default(), hangs: Arc::default() });
+        let leg = Arc::new(Leg { ram, away: Arc::default(), hangs: Arc::default(), bad: Arc::default() });
         self.put(name, Arc::clone(&leg) as Arc<dyn Volume>);
         leg
     }
@@ -105,7 +123,7 @@ impl Shelf {
     pub fn openers(&self) -> Openers {
         let mirrors = MirrorOpener {
             owner: "a test".to_owned(),
-            entropy: Arc::new(|| Box::new(SeededEntropy::new(7))),
+            entropy: Arc::new(|| Box::new(SeededEntropy::new(OPENINGS.fetch_add(1, Ordering::Relaxed)))),
             background: Arc::new(AtOnce),
         };
         Openers::new().with(Arc::new(self.clone())).with(Arc::new(mirrors))
