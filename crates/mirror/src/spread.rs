@@ -1,0 +1,92 @@
+//! One request that goes to several legs at once, and is done when every leg that still counts has done it.
+
+use std::time::Duration;
+
+use protocol::Instant;
+use volume::{Failure, Outcome, VolumeErrorKind};
+
+use crate::members::{Members, Seat};
+use crate::shared::{Failed, Shared};
+
+/// The legs that have it to do, and those that have done it.
+#[derive(Debug, Default)]
+pub(crate) struct Spread {
+    pending: Vec<Seat>,
+    done: Vec<Seat>,
+    first: Option<Instant>,
+    failure: Option<VolumeErrorKind>,
+}
+
+impl Spread {
+    pub(crate) fn new(seats: &[Seat]) -> Self {
+        Self { pending: seats.to_vec(), ..Self::default() }
+    }
+
+    /// A leg has answered.
+    pub(crate) fn answered(
+        &mut self,
+        shared: &Shared,
+        seat: Seat,
+        what: &str,
+        result: Result<Outcome, Failure>,
+        now: Instant,
+    ) {
+        let Some(index) = self.pending.iter().position(|pending| *pending == seat) else { return };
+        self.pending.swap_remove(index);
+        match result {
+            Ok(_) => {
+                self.done.push(seat);
+                self.first.get_or_insert(now);
+            }
+            Err(Failure { kind: VolumeErrorKind::ReservationConflict, .. }) => shared.lock().fence(),
+            Err(Failure { kind, .. }) => {
+                if shared.lock().fail(seat, format!("{what} failed: {kind}"), now) == Failed::Request {
+                    self.failure = Some(kind);
+                }
+            }
+        }
+    }
+
+    /// Forgets legs that are out by now, and puts those out that hold the others up. True once nothing is waited for.
+    pub(crate) fn settle(&mut self, shared: &Shared, timeout: Duration, now: Instant) -> bool {
+        if self.pending.is_empty() {
+            return true;
+        }
+        let mut state = shared.lock();
+        if self.deadline(timeout).is_some_and(|deadline| deadline <= now) {
+            for seat in self.pending.clone() {
+                if state.members.counts(seat) {
+                    state.fail(seat, late(timeout), now);
+                }
+            }
+            // The last leg stays, and is looked at again only after as long.
+            self.first = Some(now);
+        }
+        self.forget(&state.members);
+        self.pending.is_empty()
+    }
+
+    fn forget(&mut self, members: &Members) {
+        self.pending.retain(|seat| members.counts(*seat));
+    }
+
+    /// When legs that have not answered are put out.
+    pub(crate) fn deadline(&self, timeout: Duration) -> Option<Instant> {
+        self.first.filter(|_| !self.pending.is_empty()).map(|first| first + timeout)
+    }
+
+    /// The legs that have done it.
+    pub(crate) fn done(&self) -> &[Seat] {
+        &self.done
+    }
+
+    /// Why the last leg failed, if it did.
+    pub(crate) fn failure(&self) -> Option<VolumeErrorKind> {
+        self.failure
+    }
+}
+
+/// What is wrong with a leg that is late.
+pub(crate) fn late(timeout: Duration) -> String {
+    format!("it had not answered {timeout:?} after another leg")
+}
