@@ -18,7 +18,8 @@ fn a_mirror_in_memory_keeps_its_data_and_is_measured() {
     assert_eq!(check("mirror=[ram:64M,ram:64M]").trim(), KEPT);
     assert_eq!(check("mirror=[ram:16M,ram:16M,ram:16M,ram:16M]?copies=3&slab=1M").trim(), KEPT);
     let url = "mirror=[ram:64M,ram:64M]";
-    let arguments = ["bench", "--json", url, "--rw", "randwrite", "--qd", "8", "--verify", "--runtime", "0.5"];
+    let arguments =
+        ["bench", "--json", url, "--rw", "randwrite", "--qd", "8", "--verify", "--runtime", "0.5"];
     let result: Value = serde_json::from_str(&run(&arguments)).unwrap();
     assert!(result["write"]["ios"].as_u64().unwrap() > 100, "{result}");
     assert_eq!(result["errors"].as_u64(), Some(0), "{result}");
@@ -36,6 +37,18 @@ fn a_mirror_of_files_is_known_again_and_not_opened_without_the_leg_that_may_be_n
     assert!(said.contains("was made of 2 legs"), "{said}");
     let said = run_in_vain(&["check", &format!("{url}?copys=2"), "--overwrite"]);
     assert!(said.contains("did you mean copies?"), "{said}");
+}
+
+#[test]
+fn a_volume_with_data_of_its_own_is_not_made_a_copy_of_another_one() {
+    let folder = tempdir().unwrap();
+    let (blank, used) = (folder.path().join("blank.img"), folder.path().join("used.img"));
+    std::fs::write(&used, [&[7; 4096][..], &[0; (8 << 20) - 4096]].concat()).unwrap();
+    let url = format!("mirror=[file:{}?size=8M,file:{}]", blank.display(), used.display());
+    let said = run_in_vain(&["inspect", &url]);
+    assert!(said.contains("leg 1") && said.contains("overwrite=1"), "{said}");
+    assert_eq!(std::fs::read(&used).unwrap()[..4096], [7; 4096]);
+    run(&["check", &format!("{url}?overwrite=1"), "--overwrite"]);
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub const RESERVE: u64 = 2 << 20;
 
 const _: () = assert!((1 + PARTS) * SLOTS as u64 * 4096 <= RESERVE);
 
+/// Bytes at the beginning of a leg without a superblock that must be zeros if another leg's data is to be written over it: where partition tables, file systems
+/// and virtual disks have their marks.
+pub(crate) const HEAD: u64 = 1 << 20;
+
 /// Bytes of a region at least: what is resynchronised for one write that was under way.
 pub const SMALLEST_REGION: u64 = 1 << 20;
 

@@ -18,7 +18,7 @@ use crate::limits::{DEPTH, OPEN_WAIT, OWN_MEMORY, ZEROED_REGIONS};
 use crate::members::{Assembled, Leg, LegState, Medium, Members, Record};
 use crate::options::Options;
 use crate::shared::{Reopen, Shape, Shared, State};
-use crate::superblock::Content;
+use crate::superblock::{Content, Found};
 use crate::volume::Mirror;
 
 /// Where a mirror's numbers come from.
@@ -150,7 +150,13 @@ impl LegOpening {
     fn read(&mut self, now: Instant, area: Area, memory: &Pool) {
         let Some((volume, _)) = &self.medium else { return };
         let (limits, size) = (volume.limits(), volume.geometry().block_size);
-        let Some(extent) = area.next(limits.max_transfer.min(1 << 20)) else {
+        let mut area = area;
+        let most = limits.max_transfer.min(1 << 20);
+        let is_blank = |area: &Area| !area.wants_bitmap() && area.superblock() == Found::Blank;
+        if area.next(most).is_none() && is_blank(&area) {
+            area.want_head();
+        }
+        let Some(extent) = area.next(most) else {
             self.step = if area.wants_bitmap() { LegStep::Known(area) } else { LegStep::Read(area) };
             return;
         };
@@ -232,7 +238,12 @@ impl LegOpening {
         let (LegStep::Read(area) | LegStep::Known(area)) = &self.step else { return None };
         let block_size = volume.geometry().block_size;
         let medium = Medium::new(Arc::clone(volume), block_size)?;
-        Some(Seen { found: area.superblock(), room: medium.room(), block_size })
+        Some(Seen {
+            found: area.superblock(),
+            holds_data: area.holds_data(),
+            room: medium.room(),
+            block_size,
+        })
     }
 
     fn trouble(&self) -> Option<String> {
@@ -281,8 +292,8 @@ impl MirrorOpening {
         let seen: Vec<_> = self.legs.iter().map(LegOpening::seen).collect();
         let mut uuid = [0; 16];
         self.entropy.fill(&mut uuid);
-        let Options { copies, slab, spares, degraded, .. } = self.options;
-        let wishes = Wishes { legs: self.legs.len(), spares, copies, slab, degraded };
+        let Options { copies, slab, spares, degraded, overwrite, .. } = self.options;
+        let wishes = Wishes { legs: self.legs.len(), spares, copies, slab, degraded, overwrite };
         let plan = assemble(wishes, &seen, uuid)?;
         for (leg, role) in self.legs.iter_mut().zip(&plan.roles) {
             let step = std::mem::replace(&mut leg.step, LegStep::Recorded);
@@ -445,6 +456,7 @@ impl MirrorOpening {
             timeout: self.options.timeout,
             key: self.key,
             takeover: self.options.takeover,
+            overwrite: self.options.overwrite,
             urls: self.legs.iter().map(|leg| leg.url.clone()).collect(),
         }
     }

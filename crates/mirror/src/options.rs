@@ -7,7 +7,7 @@ use volume::OpenError;
 
 use crate::limits::{LEGS, RATE, SMALLEST_REGION, TIMEOUT};
 
-const NAMES: [&str; 7] = ["copies", "slab", "spares", "rate", "timeout", "degraded", "takeover"];
+const NAMES: [&str; 8] = ["copies", "slab", "spares", "rate", "timeout", "degraded", "takeover", "overwrite"];
 
 /// Bytes of a slab, unless `slab=` says otherwise.
 const SLAB: u64 = 1 << 30;
@@ -28,6 +28,8 @@ pub(crate) struct Options {
     pub(crate) degraded: bool,
     /// Take reservations away from whoever has them.
     pub(crate) takeover: bool,
+    /// Write over legs that are no mirror's yet though they hold data.
+    pub(crate) overwrite: bool,
 }
 
 impl Options {
@@ -63,6 +65,7 @@ impl Options {
             timeout,
             degraded: flag("degraded")?,
             takeover: flag("takeover")?,
+            overwrite: flag("overwrite")?,
         };
         options.check(source.children.len())?;
         Ok(options)

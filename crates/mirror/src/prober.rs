@@ -173,11 +173,17 @@ impl Prober {
 
     /// The superblocks are read: does the leg belong here, and is its bitmap worth reading?
     fn check(&mut self, with: &mut Surroundings<'_>, seat: Seat, mut area: Area) {
+        let found = area.superblock();
         let (verdict, regions) = {
             let state = with.shared.lock();
-            (verdict(&state, seat.leg, &area.superblock()), state.members.layout.regions())
+            (verdict(&state, seat.leg, &found), state.members.layout.regions())
         };
         match verdict {
+            Ok(Content::Blank) if found == Found::Blank && area.want_head() => self.read(with, seat, area),
+            Ok(Content::Blank) if area.holds_data() && !with.shared.shape.overwrite => {
+                let why = "it is no mirror's, and holds data that would be overwritten: name the right volume, or open the mirror anew with overwrite=1";
+                note(with, seat.leg, why.to_owned());
+            }
             Ok(Content::Blank) => self.take_in(with, seat, Bits::full(regions), Content::Blank),
             Ok(_) => {
                 area.want_bitmap(regions);

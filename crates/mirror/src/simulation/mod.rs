@@ -139,6 +139,7 @@ impl World {
             timeout: Duration::from_secs(1),
             degraded: false,
             takeover,
+            overwrite: false,
         };
         let reopen = Arc::new(Again { disks: self.disks.clone(), number });
         let prepared = Box::new(PreparedMirror {
