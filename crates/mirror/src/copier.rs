@@ -152,11 +152,10 @@ impl Copier {
             return;
         }
         let blocks = copy.whole.blocks;
-        let takes_zeroes = |limits: volume::Limits, factor: u64| limits.max_discard >= blocks * factor;
+        let takes_zeroes = with.shared.shape.limits.max_discard >= blocks;
         match self.source(with) {
             Some((membership, at, medium))
-                if medium.volume.features().contains(Features::ALLOCATION)
-                    && takes_zeroes(medium.volume.limits(), medium.factor) =>
+                if medium.volume.features().contains(Features::ALLOCATION) && takes_zeroes =>
             {
                 let Some(copy) = &mut self.copy else { return };
                 copy.step = Step::Asking(membership);
@@ -340,11 +339,11 @@ impl Copier {
             }
         }
         let row = state.members.placement.row(whole.start);
-        let in_sync = state.members.in_sync(row);
+        let differs =
+            |membership: &Membership| !got.contains(membership) && !state.lacks(*membership, region);
+        let without = state.members.writable(row).into_iter().filter(differs).count();
         // One of them was the source. What was left unfinished may still make them differ again.
-        if state.suspects_rest_until <= with.now
-            && in_sync.iter().filter(|membership| !got.contains(membership)).count() <= 1
-        {
+        if state.suspects_rest_until <= with.now && without <= 1 {
             state.suspects.remove(region);
         }
         state.tell_all();
@@ -400,7 +399,7 @@ fn targets(state: &State, purpose: Purpose, chunk: Extent, source: Membership) -
         (Purpose::Repair(bad), Some(LegState::InSync)) => bad == *membership,
         (Purpose::Region(region), Some(LegState::InSync)) => state.suspects.contains(region),
         (Purpose::Region(region), Some(LegState::Resynchronizing)) => {
-            state.members.leg(membership.leg).is_some_and(|leg| leg.pending.contains(region))
+            state.suspects.contains(region) || state.lacks(*membership, region)
         }
         _ => false,
     };
@@ -425,16 +424,17 @@ fn next(state: &mut State, now: Instant) -> Result<(Purpose, Extent), Option<Ins
             return Ok((Purpose::Repair(repair.membership), repair.extent));
         }
     }
-    while let Some(region) = state.suspects.first() {
+    let rested = state.suspects_rest_until <= now;
+    while let Some(region) = state.suspects.first().filter(|_| rested) {
         let row = state.members.placement.row(state.log.extent(region).start);
-        if state.members.in_sync(row).len() > 1 {
+        if state.members.writable(row).len() > 1 {
             break;
         }
         // There is nobody to differ from; who comes back gets all regions that were written.
         state.suspects.remove(region);
     }
     let suspect = state.suspects.first();
-    let rests = suspect.is_some() && state.suspects_rest_until > now;
+    let rests = suspect.is_some() && !rested;
     let resynchronizing = state.members.legs.iter().filter(|leg| leg.state == LegState::Resynchronizing);
     let pending = resynchronizing.filter_map(|leg| leg.pending.first()).min();
     let region = suspect.filter(|_| !rests).or(pending);

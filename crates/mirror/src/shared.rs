@@ -206,6 +206,12 @@ impl State {
         }
     }
 
+    /// True if a region is still to be copied to a leg.
+    pub(crate) fn lacks(&self, membership: Membership, region: u64) -> bool {
+        let leg = self.members.leg(membership.leg);
+        leg.is_some_and(|leg| leg.state == LegState::Resynchronizing && leg.pending.contains(region))
+    }
+
     /// True if a leg holds a region.
     pub(crate) fn holds(&self, leg: usize, region: u64) -> bool {
         let placement = self.members.placement;
