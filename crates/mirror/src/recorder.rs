@@ -56,7 +56,14 @@ impl Recorder {
         if self.writing.is_some() {
             return self.end(with);
         }
-        let begun = with.shared.lock().members.begin_record(with.queue, with.now);
+        let mut state = with.shared.lock();
+        let was_stuck = state.members.stuck().is_some();
+        let begun = state.members.begin_record(with.queue, with.now);
+        if !was_stuck && state.members.stuck().is_some() {
+            // Whoever waits for the record has waited long enough.
+            state.tell_all();
+        }
+        drop(state);
         match begun {
             Ok(Record { epoch, slot, blocks }) => {
                 self.due = None;

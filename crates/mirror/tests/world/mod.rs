@@ -45,7 +45,15 @@ impl Volume for Leg {
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let inner = self.ram.open_queue(context)?;
         let (away, hangs, bad) = (Arc::clone(&self.away), Arc::clone(&self.hangs), Arc::clone(&self.bad));
-        Ok(Box::new(LegQueue { inner, away, hangs, bad, failed: Vec::new(), held: Vec::new() }))
+        Ok(Box::new(LegQueue {
+            inner,
+            away,
+            hangs,
+            bad,
+            failed: Vec::new(),
+            held: Vec::new(),
+            now: Instant::ZERO,
+        }))
     }
 }
 
@@ -56,6 +64,7 @@ struct LegQueue {
     bad: Arc<Mutex<Option<Extent>>>,
     failed: Vec<Completion>,
     held: Vec<Request>,
+    now: Instant,
 }
 
 impl VolumeQueue for LegQueue {
@@ -86,6 +95,7 @@ impl VolumeQueue for LegQueue {
         self.inner.cancel(tag);
     }
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        self.now = now;
         if !self.hangs.load(Ordering::Relaxed) {
             for request in self.held.drain(..) {
                 self.inner.submit(now, request).unwrap();
@@ -95,7 +105,8 @@ impl VolumeQueue for LegQueue {
         self.inner.poll(now, done);
     }
     fn poll_timeout(&self) -> Option<Instant> {
-        self.inner.poll_timeout()
+        let held = (!self.held.is_empty()).then(|| self.now + Duration::from_millis(10));
+        held.or(self.inner.poll_timeout())
     }
 }
 
