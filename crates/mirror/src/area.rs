@@ -4,8 +4,11 @@ use volume::Extent;
 
 use crate::bitmap;
 use crate::bits::Bits;
-use crate::limits::{HEAD, SLOTS};
+use crate::limits::{HEAD, PARTS, RESERVE, SLOTS};
 use crate::superblock::{Found, Superblock};
+
+// Everything has its place, in the largest blocks.
+const _: () = assert!((1 + PARTS) * SLOTS as u64 * 4096 <= RESERVE);
 
 /// What has been read of a leg's own blocks.
 #[derive(Debug, Clone)]

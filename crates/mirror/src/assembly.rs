@@ -4,6 +4,8 @@
 //! alone. With three or more, every change is recorded on most members before anything is acknowledged, so that any majority has the newest one. An opening that was
 //! cut off may leave records of the same generation on a minority; then a leg is in sync only if all of them say so, which is never too many.
 
+use volume::OpenError;
+
 use crate::limits::{PART_REGIONS, PARTS, SMALLEST_REGION};
 use crate::placement::Placement;
 use crate::superblock::{Content, Found, Layout, Role, Superblock, Version};
@@ -51,18 +53,18 @@ fn is_blank(seen: Option<&Seen>) -> bool {
 }
 
 /// Decides for legs in the URL's order, of which those that could not be reached are `None`.
-pub(crate) fn assemble(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) -> Result<Plan, String> {
+pub(crate) fn assemble(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) -> Result<Plan, OpenError> {
     for (index, seen) in legs.iter().enumerate() {
         match seen.as_ref().map(|seen| &seen.found) {
             Some(Found::Foreign) => {
-                return Err(format!(
+                return Err(OpenError::new(format!(
                     "the last 2 MiB of leg {index} hold something that is no mirror's: name the right volume, or clear them if they may be lost"
-                ));
+                )));
             }
             Some(Found::Later(version)) => {
-                return Err(format!(
+                return Err(OpenError::new(format!(
                     "leg {index} belongs to a mirror of version {version}, which this program does not know: use a later one"
-                ));
+                )));
             }
             _ => {}
         }
@@ -79,17 +81,17 @@ pub(crate) fn assemble(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) ->
     let holds_data = |leg: usize| legs.get(leg).and_then(Option::as_ref).is_some_and(|seen| seen.holds_data);
     let overwritten = plan.roles.iter().enumerate().filter(|(_, role)| role.content == Content::Blank);
     match overwritten.map(|(leg, _)| leg).find(|leg| holds_data(*leg)) {
-        Some(leg) if !wishes.overwrite => Err(format!(
+        Some(leg) if !wishes.overwrite => Err(OpenError::new(format!(
             "leg {leg} is no mirror's, and holds data that would be overwritten by other legs': name the right volume, or add overwrite=1 if that may be lost"
-        )),
+        ))),
         _ => Ok(plan),
     }
 }
 
 /// A mirror that never existed: all legs must be there and blank. The first is the source of the others.
-fn format(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) -> Result<Plan, String> {
+fn format(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) -> Result<Plan, OpenError> {
     if let Some(index) = legs.iter().position(|seen| !is_blank(seen.as_ref())) {
-        return Err(if legs.get(index).is_some_and(Option::is_none) {
+        return Err(OpenError::new(if legs.get(index).is_some_and(Option::is_none) {
             format!(
                 "no leg that was reached belongs to a mirror, and leg {index} was not reached: a new mirror needs all of its legs"
             )
@@ -97,7 +99,7 @@ fn format(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) -> Result<Plan,
             format!(
                 "the superblock of leg {index} is damaged, and no other leg has one: clear its last 2 MiB if what it holds may be lost"
             )
-        });
+        }));
     }
     let seen = || legs.iter().flatten();
     let members = wishes.legs.saturating_sub(wishes.spares);
@@ -131,23 +133,25 @@ fn format(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) -> Result<Plan,
 }
 
 /// Bytes of the mirror, of a slab and of a region.
-fn shape(room: u64, members: u64, copies: u64, slab: u64) -> Result<(u64, u64, u64), String> {
+fn shape(room: u64, members: u64, copies: u64, slab: u64) -> Result<(u64, u64, u64), OpenError> {
     let mut region = SMALLEST_REGION;
     loop {
         let room = room / region * region;
         let size = if copies >= members { room } else { Placement { members, copies, slab }.size(room) };
         if size == 0 {
-            return Err(format!(
+            return Err(OpenError::new(format!(
                 "the smallest leg has room for {room} bytes of data beside its 2 MiB for the mirror: that is no whole region of {region}, or no \
                  slab for each copy; take larger volumes, or a smaller slab="
-            ));
+            )));
         }
         if size / region <= PARTS * PART_REGIONS {
             let slab = if copies >= members { size } else { slab };
             return if slab.is_multiple_of(region) {
                 Ok((size, slab, region))
             } else {
-                Err(format!("slab= must be a multiple of {region} bytes for a mirror of this size"))
+                Err(OpenError::new(format!(
+                    "slab= must be a multiple of {region} bytes for a mirror of this size"
+                )))
             };
         }
         region *= 2;
@@ -167,22 +171,22 @@ fn reassemble(
     wishes: Wishes,
     legs: &[Option<Seen>],
     records: &[(usize, &Superblock)],
-) -> Result<Plan, String> {
+) -> Result<Plan, OpenError> {
     let Some((first, newest)) = records.iter().max_by_key(|(_, record)| record.version) else {
-        return Err("no leg has a record".to_owned());
+        return Err(OpenError::new("no leg has a record"));
     };
     let layout = newest.layout;
     if let Some((other, _)) = records.iter().find(|(_, record)| record.layout.uuid != layout.uuid) {
-        return Err(format!(
+        return Err(OpenError::new(format!(
             "leg {first} and leg {other} belong to different mirrors: name the legs of one, or clear the last 2 MiB of those that are to join it"
-        ));
+        )));
     }
     matches_wishes(wishes, &layout)?;
     if let Some((index, record)) = records.iter().find(|(index, record)| usize::from(record.leg) != *index) {
-        return Err(format!(
+        return Err(OpenError::new(format!(
             "leg {} of the mirror stands in place {index}: write the legs in the order in which the mirror was made",
             record.leg
-        ));
+        )));
     }
     let mut roles = agreed(records, newest)?;
     refuse_split(&layout, records, newest)?;
@@ -205,10 +209,10 @@ fn reassemble(
                 && role.member.is_some_and(|member| placement.holds(usize::from(member), row))
         };
         if !roles.iter().any(has) {
-            return Err(format!(
+            return Err(OpenError::new(format!(
                 "no leg that has all data can be used; {} had it last: make it reachable again",
                 list(claimed.iter().enumerate().filter(|(_, role)| role.content == Content::InSync))
-            ));
+            )));
         }
     }
     fits(&layout, legs)?;
@@ -222,7 +226,7 @@ fn list<'a>(legs: impl Iterator<Item = (usize, &'a Role)>) -> String {
 }
 
 /// What every record of the newest generation says.
-fn agreed(records: &[(usize, &Superblock)], newest: &Superblock) -> Result<Vec<Role>, String> {
+fn agreed(records: &[(usize, &Superblock)], newest: &Superblock) -> Result<Vec<Role>, OpenError> {
     let mut roles = newest.roles.clone();
     let same = |record: &&Superblock| record.version.generation == newest.version.generation;
     let rivals = records.iter().map(|(_, record)| *record).filter(same);
@@ -235,7 +239,9 @@ fn agreed(records: &[(usize, &Superblock)], newest: &Superblock) -> Result<Vec<R
         }
         for (role, other) in roles.iter_mut().zip(&rival.roles) {
             if role.member != other.member {
-                return Err("two openings that were cut off have given a spare's place differently: clear the last 2 MiB of the spare".to_owned());
+                return Err(OpenError::new(
+                    "two openings that were cut off have given a spare's place differently: clear the last 2 MiB of the spare",
+                ));
             }
             if other.content != Content::InSync && role.content == Content::InSync {
                 role.content = other.content;
@@ -254,7 +260,7 @@ fn refuse_split(
     layout: &Layout,
     records: &[(usize, &Superblock)],
     newest: &Superblock,
-) -> Result<(), String> {
+) -> Result<(), OpenError> {
     if members_of(layout) != 2 {
         return Ok(());
     }
@@ -267,10 +273,10 @@ fn refuse_split(
             in_sync && content(record, *other) == Some(Content::Out)
         });
         if let (true, Some(other)) = (alone, without) {
-            return Err(format!(
+            return Err(OpenError::new(format!(
                 "leg {index} and leg {other} have each been used without the other: choose one, and clear the last 2 MiB of the other, whose \
                  writes since then are lost"
-            ));
+            )));
         }
     }
     Ok(())
@@ -282,17 +288,17 @@ fn refuse_unsure(
     records: &[(usize, &Superblock)],
     claimed: &[Role],
     roles: &[Role],
-) -> Result<(), String> {
+) -> Result<(), OpenError> {
     let members = members_of(layout);
     let remedy = "make it reachable, or add degraded=1 if it is certain that it has nothing newer";
     if members >= 3 {
         let is_member = |leg: usize| claimed.get(leg).is_some_and(|role| role.member.is_some());
         let there = records.iter().filter(|(index, _)| is_member(*index)).count();
         if there <= members / 2 {
-            return Err(format!(
+            return Err(OpenError::new(format!(
                 "{there} of {members} legs with the mirror's record are there, and most of them must be, as the others may have gone on without \
                  these: make them reachable, or add degraded=1 if it is certain that they have nothing newer"
-            ));
+            )));
         }
         return Ok(());
     }
@@ -301,17 +307,19 @@ fn refuse_unsure(
     });
     match lost {
         None => Ok(()),
-        Some(leg) if roles.get(leg).is_some_and(|role| role.content == Content::Blank) => Err(format!(
-            "leg {leg} is blank, and was in sync when the others were last used: it may have gone on without them; add degraded=1 if it was replaced \
+        Some(leg) if roles.get(leg).is_some_and(|role| role.content == Content::Blank) => {
+            Err(OpenError::new(format!(
+                "leg {leg} is blank, and was in sync when the others were last used: it may have gone on without them; add degraded=1 if it was replaced \
              and what the others have is to be used"
-        )),
-        Some(leg) => Err(format!(
+            )))
+        }
+        Some(leg) => Err(OpenError::new(format!(
             "leg {leg} was in sync when the others were last used, and cannot be reached: {remedy}"
-        )),
+        ))),
     }
 }
 
-fn matches_wishes(wishes: Wishes, layout: &Layout) -> Result<(), String> {
+fn matches_wishes(wishes: Wishes, layout: &Layout) -> Result<(), OpenError> {
     let members = members_of(layout);
     let whole = usize::from(layout.copies) == members;
     let wished = wishes.copies.unwrap_or(wire::widen(wishes.legs.saturating_sub(wishes.spares)));
@@ -326,11 +334,11 @@ fn matches_wishes(wishes: Wishes, layout: &Layout) -> Result<(), String> {
     } else {
         return Ok(());
     };
-    Err(format!("{problem}: write the URL as it was then"))
+    Err(OpenError::new(format!("{problem}: write the URL as it was then")))
 }
 
 /// Every leg that is there must be as large as it was.
-fn fits(layout: &Layout, legs: &[Option<Seen>]) -> Result<(), String> {
+fn fits(layout: &Layout, legs: &[Option<Seen>]) -> Result<(), OpenError> {
     let placement = placement(layout);
     let needed = if placement.copies >= placement.members {
         layout.size
@@ -340,10 +348,10 @@ fn fits(layout: &Layout, legs: &[Option<Seen>]) -> Result<(), String> {
     for (index, seen) in legs.iter().enumerate() {
         let Some(seen) = seen else { continue };
         if seen.room < needed || seen.block_size > layout.block_size {
-            return Err(format!(
+            return Err(OpenError::new(format!(
                 "leg {index} has room for {} bytes of data in blocks of {}, and the mirror needs {needed} in blocks of {} or less",
                 seen.room, seen.block_size, layout.block_size
-            ));
+            )));
         }
     }
     Ok(())
@@ -397,11 +405,11 @@ mod tests {
         assert_eq!((plan.layout.size, plan.layout.region, in_sync(&plan)), (10 << 20, 1 << 20, vec![0]));
         let mut absent = blank(2);
         absent[1] = None;
-        let refused = assemble(wishes(2), &absent, UUID).unwrap_err();
+        let refused = assemble(wishes(2), &absent, UUID).unwrap_err().to_string();
         assert!(refused.contains("leg 1 was not reached"), "{refused}");
         let small =
             vec![Some(Seen { found: Found::Blank, holds_data: false, room: 1000, block_size: 512 }); 2];
-        assert!(assemble(wishes(2), &small, UUID).unwrap_err().contains("larger volumes"));
+        assert!(assemble(wishes(2), &small, UUID).unwrap_err().to_string().contains("larger volumes"));
     }
 
     #[test]
@@ -414,10 +422,10 @@ mod tests {
             legs
         };
         assert!(assemble(wishes(2), &used(0), UUID).is_ok(), "it is the source");
-        let refused = assemble(wishes(2), &used(1), UUID).unwrap_err();
+        let refused = assemble(wishes(2), &used(1), UUID).unwrap_err().to_string();
         assert!(refused.contains("leg 1") && refused.contains("overwrite=1"), "{refused}");
         assert!(assemble(Wishes { overwrite: true, ..wishes(2) }, &used(1), UUID).is_ok());
-        let spare = assemble(Wishes { spares: 1, ..wishes(2) }, &used(1), UUID).unwrap_err();
+        let spare = assemble(Wishes { spares: 1, ..wishes(2) }, &used(1), UUID).unwrap_err().to_string();
         assert!(spare.contains("leg 1"), "{spare}");
     }
 
@@ -434,7 +442,7 @@ mod tests {
     fn regions_grow_with_the_mirror() {
         let (size, _, region) = shape(1 << 40, 2, 2, 0).unwrap();
         assert_eq!((size, region), (1 << 40, 4 << 20));
-        assert!(shape(64 << 40, 3, 2, 1 << 20).unwrap_err().contains("multiple of"));
+        assert!(shape(64 << 40, 3, 2, 1 << 20).unwrap_err().to_string().contains("multiple of"));
     }
 
     #[test]
@@ -444,26 +452,27 @@ mod tests {
         {
             let mut legs = blank(2);
             legs[1] = seen(found);
-            let refused = assemble(wishes(2), &legs, UUID).unwrap_err();
+            let refused = assemble(wishes(2), &legs, UUID).unwrap_err().to_string();
             assert!(refused.contains(told), "{refused}");
         }
         let mut other = record(2, 1, 1, 1, &[0, 1]);
         if let Some(Seen { found: Found::Record(record), .. }) = &mut other {
             record.layout.uuid = [9; 16];
         }
-        let refused = assemble(wishes(2), &[record(2, 0, 1, 1, &[0, 1]), other], UUID).unwrap_err();
+        let refused =
+            assemble(wishes(2), &[record(2, 0, 1, 1, &[0, 1]), other], UUID).unwrap_err().to_string();
         assert!(refused.contains("different mirrors"), "{refused}");
         let swapped = [record(2, 1, 1, 1, &[0, 1]), record(2, 0, 1, 1, &[0, 1])];
-        assert!(assemble(wishes(2), &swapped, UUID).unwrap_err().contains("in the order"));
+        assert!(assemble(wishes(2), &swapped, UUID).unwrap_err().to_string().contains("in the order"));
         let pair = [record(2, 0, 1, 1, &[0, 1]), record(2, 1, 1, 1, &[0, 1])];
         let other = Wishes { copies: Some(1), ..wishes(2) };
-        assert!(assemble(other, &pair, UUID).unwrap_err().contains("copies=2"));
+        assert!(assemble(other, &pair, UUID).unwrap_err().to_string().contains("copies=2"));
     }
 
     #[test]
     fn of_two_legs_one_that_was_in_sync_must_be_there() {
         let both = record(2, 0, 1, 1, &[0, 1]);
-        let refused = assemble(wishes(2), &[both.clone(), None], UUID).unwrap_err();
+        let refused = assemble(wishes(2), &[both.clone(), None], UUID).unwrap_err().to_string();
         assert!(refused.contains("leg 1") && refused.contains("degraded=1"), "{refused}");
         let forced = Wishes { degraded: true, ..wishes(2) };
         assert_eq!(in_sync(&assemble(forced, &[both.clone(), None], UUID).unwrap()), [0]);
@@ -474,17 +483,17 @@ mod tests {
         let replaced = [alone, seen(Found::Blank)];
         let plan = assemble(wishes(2), &replaced, UUID).unwrap();
         assert_eq!((in_sync(&plan), plan.roles[1].content), (vec![0], Content::Blank));
-        let unsure = assemble(wishes(2), &[both, seen(Found::Blank)], UUID).unwrap_err();
+        let unsure = assemble(wishes(2), &[both, seen(Found::Blank)], UUID).unwrap_err().to_string();
         assert!(unsure.contains("leg 1 is blank"), "{unsure}");
         let stale_alone = [None, record(2, 1, 2, 1, &[0])];
-        let refused = assemble(forced, &stale_alone, UUID).unwrap_err();
+        let refused = assemble(forced, &stale_alone, UUID).unwrap_err().to_string();
         assert!(refused.contains("leg 0 had it last"), "{refused}");
     }
 
     #[test]
     fn two_legs_that_went_on_without_each_other_are_refused() {
         let split = [record(2, 0, 5, 1, &[0]), record(2, 1, 3, 2, &[1])];
-        let refused = assemble(Wishes { degraded: true, ..wishes(2) }, &split, UUID).unwrap_err();
+        let refused = assemble(Wishes { degraded: true, ..wishes(2) }, &split, UUID).unwrap_err().to_string();
         assert!(refused.contains("without the other"), "{refused}");
     }
 
@@ -493,7 +502,7 @@ mod tests {
         let all = |leg| record(3, leg, 1, 1, &[0, 1, 2]);
         let plan = assemble(wishes(3), &[all(0), None, all(2)], UUID).unwrap();
         assert_eq!(in_sync(&plan), [0, 2]);
-        let refused = assemble(wishes(3), &[all(0), None, seen(Found::Blank)], UUID).unwrap_err();
+        let refused = assemble(wishes(3), &[all(0), None, seen(Found::Blank)], UUID).unwrap_err().to_string();
         assert!(refused.contains("1 of 3"), "{refused}");
     }
 

@@ -5,10 +5,10 @@ use volume::{Failure, Operation, Outcome};
 
 use crate::dirty_log::Quiet;
 use crate::limits::CLEAN_AFTER;
-use crate::members::Seat;
+use crate::members::Membership;
 use crate::ports::Owner;
 use crate::spread::Spread;
-use crate::tasks::Surroundings;
+use crate::tasks::QueueParts;
 
 /// Regions whose bits are about to be cleared.
 #[derive(Debug, Default)]
@@ -22,13 +22,13 @@ pub(crate) struct Cleaner {
 #[derive(Debug)]
 struct Flushing {
     regions: Vec<Quiet>,
-    seats: Vec<Seat>,
+    memberships: Vec<Membership>,
     spread: Spread,
 }
 
 impl Cleaner {
     /// Begins what is due, and ends what is done. True if anything happened.
-    pub(crate) fn work(&mut self, with: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn work(&mut self, with: &mut QueueParts<'_>) -> bool {
         if self.flushing.is_some() {
             return self.end(with);
         }
@@ -48,12 +48,13 @@ impl Cleaner {
             self.due = state.log.quiet_at().map(|at| at.max(self.look_at));
             return false;
         }
-        let seats = state.members.all_writable();
-        state.members.begin(&seats);
+        let memberships = state.members.all_writable();
+        state.members.begin(&memberships);
         drop(state);
-        self.flushing = Some(Flushing { regions, spread: Spread::new(&seats), seats: seats.clone() });
-        for seat in seats {
-            with.ports.send(with.now, seat, Owner::Clean, Operation::Flush);
+        self.flushing =
+            Some(Flushing { regions, spread: Spread::new(&memberships), memberships: memberships.clone() });
+        for membership in memberships {
+            with.ports.send(with.now, membership, Owner::Clean, Operation::Flush);
         }
         true
     }
@@ -61,24 +62,25 @@ impl Cleaner {
     /// A leg has answered.
     pub(crate) fn answered(
         &mut self,
-        with: &mut Surroundings<'_>,
-        seat: Seat,
+        with: &mut QueueParts<'_>,
+        membership: Membership,
         result: Result<Outcome, Failure>,
     ) {
         if let Some(flushing) = &mut self.flushing {
-            flushing.spread.answered(with.shared, seat, "a flush", result, with.now);
+            flushing.spread.answered(with.shared, membership, "a flush", result, with.now);
         }
     }
 
-    fn end(&mut self, with: &mut Surroundings<'_>) -> bool {
+    fn end(&mut self, with: &mut QueueParts<'_>) -> bool {
         let timeout = with.shared.shape.timeout;
-        let Some(Flushing { regions, seats, spread }) =
+        let Some(Flushing { regions, memberships, spread }) =
             self.flushing.take_if(|flushing| flushing.spread.settle(with.shared, timeout, with.now))
         else {
             return false;
         };
         let mut state = with.shared.lock();
-        let all = spread.done().len() == seats.len() && seats.iter().all(|seat| state.members.counts(*seat));
+        let all = spread.done().len() == memberships.len()
+            && memberships.iter().all(|membership| state.members.counts(*membership));
         if all && state.members.missing() == 0 && state.members.is_recorded() {
             let quiet: Vec<_> =
                 regions.into_iter().filter(|quiet| !state.suspects.contains(quiet.region)).collect();

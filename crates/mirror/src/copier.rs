@@ -10,12 +10,12 @@ use protocol::Instant;
 use volume::{Durability, Extent, Failure, Features, Operation, Outcome, VolumeErrorKind};
 
 use crate::limits::{CHUNK, PROBE};
-use crate::members::{LegState, Medium, Seat};
+use crate::members::{LegState, Medium, Membership};
 use crate::ports::{Owner, on_leg};
 use crate::range_locks::{Holder, LockMode};
 use crate::shared::{CopiedRegion, State};
 use crate::spread::Spread;
-use crate::tasks::Surroundings;
+use crate::tasks::QueueParts;
 
 /// The number by which a queue's copies lock their blocks.
 pub(crate) const COPY_LOCK: u64 = u64::MAX;
@@ -28,7 +28,7 @@ enum Purpose {
     /// A region, to all that need it.
     Region(u64),
     /// Blocks that a leg could not read.
-    Repair(Seat),
+    Repair(Membership),
 }
 
 #[derive(Debug)]
@@ -39,9 +39,9 @@ enum Step {
     Pausing,
     Locking,
     /// The source is asked whether anything is behind the blocks.
-    Asking(Seat),
+    Asking(Membership),
     Memory,
-    Reading(Seat),
+    Reading(Membership),
     Writing(Spread),
 }
 
@@ -57,7 +57,7 @@ struct Copy {
     /// Legs that could not be read, by bit.
     tried: u32,
     /// Legs that got every chunk so far; `None` before the first.
-    got: Option<Vec<Seat>>,
+    got: Option<Vec<Membership>>,
 }
 
 /// The copies of one queue, one at a time.
@@ -75,7 +75,7 @@ impl Copier {
     }
 
     /// Goes on with what is possible. True if anything happened.
-    pub(crate) fn work(&mut self, with: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn work(&mut self, with: &mut QueueParts<'_>) -> bool {
         match &mut self.copy {
             None => self.begin(with),
             Some(Copy { step: Step::Memory, .. }) => self.read(with),
@@ -105,7 +105,7 @@ impl Copier {
         }
     }
 
-    fn begin(&mut self, with: &mut Surroundings<'_>) -> bool {
+    fn begin(&mut self, with: &mut QueueParts<'_>) -> bool {
         self.due = None;
         let mut state = with.shared.lock();
         if !state.is_keeper(with.queue) || state.fenced {
@@ -133,7 +133,7 @@ impl Copier {
     }
 
     /// Locks the chunk.
-    fn lock(&mut self, with: &mut Surroundings<'_>) {
+    fn lock(&mut self, with: &mut QueueParts<'_>) {
         let Some(copy) = &mut self.copy else { return };
         (copy.step, copy.tried) = (Step::Locking, 0);
         let holder = Holder { queue: with.queue, number: COPY_LOCK };
@@ -144,7 +144,7 @@ impl Copier {
     }
 
     /// The chunk is locked.
-    pub(crate) fn granted(&mut self, with: &mut Surroundings<'_>) {
+    pub(crate) fn granted(&mut self, with: &mut QueueParts<'_>) {
         let Some(copy) = self.copy.as_mut().filter(|copy| matches!(copy.step, Step::Locking)) else { return };
         if !copy.asking {
             copy.step = Step::Memory;
@@ -152,36 +152,37 @@ impl Copier {
             return;
         }
         let blocks = copy.whole.blocks;
-        let takes_zeroes = |limits: volume::Limits, factor: u64| limits.max_discard >= blocks * factor;
+        let takes_zeroes = with.shared.shape.limits.max_discard >= blocks;
         match self.source(with) {
-            Some((seat, at, medium))
-                if medium.volume.features().contains(Features::ALLOCATION)
-                    && takes_zeroes(medium.volume.limits(), medium.factor) =>
+            Some((membership, at, medium))
+                if medium.volume.features().contains(Features::ALLOCATION) && takes_zeroes =>
             {
                 let Some(copy) = &mut self.copy else { return };
-                copy.step = Step::Asking(seat);
+                copy.step = Step::Asking(membership);
                 let extent = on_leg(at, copy.chunk.blocks, medium.factor);
-                with.shared.lock().members.begin(&[seat]);
-                with.ports.send(with.now, seat, Owner::Copy, Operation::QueryAllocation { extent });
+                with.shared.lock().members.begin(&[membership]);
+                with.ports.send(with.now, membership, Owner::Copy, Operation::QueryAllocation { extent });
             }
             _ => self.stop_asking(with),
         }
     }
 
     /// A leg that has the chunk.
-    fn source(&self, with: &Surroundings<'_>) -> Option<(Seat, u64, Medium)> {
+    fn source(&self, with: &QueueParts<'_>) -> Option<(Membership, u64, Medium)> {
         let copy = self.copy.as_ref()?;
         let state = with.shared.lock();
         let placement = state.members.placement;
-        let is_bad = |seat: &Seat| matches!(copy.purpose, Purpose::Repair(bad) if bad.leg == seat.leg);
+        let is_bad = |membership: &Membership| matches!(copy.purpose, Purpose::Repair(bad) if bad.leg == membership.leg);
         let in_sync = state.members.in_sync(placement.row(copy.chunk.start));
-        let seat = in_sync.into_iter().find(|seat| copy.tried & (1 << seat.leg) == 0 && !is_bad(seat))?;
-        let leg = state.members.leg(seat.leg)?;
-        Some((seat, placement.block_on(leg.member?, copy.chunk.start), leg.medium.clone()?))
+        let membership = in_sync
+            .into_iter()
+            .find(|membership| copy.tried & (1 << membership.leg) == 0 && !is_bad(membership))?;
+        let leg = state.members.leg(membership.leg)?;
+        Some((membership, placement.block_on(leg.member?, copy.chunk.start), leg.medium.clone()?))
     }
 
     /// Goes on chunk by chunk.
-    fn stop_asking(&mut self, with: &mut Surroundings<'_>) {
+    fn stop_asking(&mut self, with: &mut QueueParts<'_>) {
         unlock(with);
         if let Some(copy) = &mut self.copy {
             copy.asking = false;
@@ -190,9 +191,9 @@ impl Copier {
         self.lock(with);
     }
 
-    fn read(&mut self, with: &mut Surroundings<'_>) -> bool {
+    fn read(&mut self, with: &mut QueueParts<'_>) -> bool {
         let Some(blocks) = self.copy.as_ref().map(|copy| copy.chunk.blocks) else { return false };
-        let Some((seat, at, medium)) = self.source(with) else {
+        let Some((membership, at, medium)) = self.source(with) else {
             self.give_up(with, "no leg that has it can be read");
             return true;
         };
@@ -202,85 +203,85 @@ impl Copier {
             return false;
         };
         if let Some(copy) = &mut self.copy {
-            copy.step = Step::Reading(seat);
+            copy.step = Step::Reading(membership);
         }
         self.due = None;
-        with.shared.lock().members.begin(&[seat]);
+        with.shared.lock().members.begin(&[membership]);
         let extent = on_leg(at, blocks, medium.factor);
-        with.ports.send(with.now, seat, Owner::Copy, Operation::Read { extent, into });
+        with.ports.send(with.now, membership, Owner::Copy, Operation::Read { extent, into });
         true
     }
 
     /// A leg has answered.
     pub(crate) fn answered(
         &mut self,
-        with: &mut Surroundings<'_>,
-        seat: Seat,
+        with: &mut QueueParts<'_>,
+        membership: Membership,
         result: Result<Outcome, Failure>,
     ) {
         let Some(copy) = &mut self.copy else { return };
         match (&mut copy.step, result) {
             (Step::Writing(spread), result) => {
-                spread.answered(with.shared, seat, "a copy to it", result, with.now);
+                spread.answered(with.shared, membership, "a copy to it", result, with.now);
             }
-            (Step::Reading(asked), Ok(Outcome::Data(data))) if *asked == seat => {
-                self.write(with, seat, Some(data));
+            (Step::Reading(asked), Ok(Outcome::Data(data))) if *asked == membership => {
+                self.write(with, membership, Some(data));
             }
-            (Step::Reading(asked), result) if *asked == seat => {
-                copy.tried |= 1 << seat.leg;
+            (Step::Reading(asked), result) if *asked == membership => {
+                copy.tried |= 1 << membership.leg;
                 copy.step = Step::Memory;
-                self.source_failed(with, seat, result.err().map(VolumeErrorKind::from));
+                self.source_failed(with, membership, result.err().map(VolumeErrorKind::from));
                 self.read(with);
             }
-            (Step::Asking(asked), Ok(Outcome::Allocation(run))) if *asked == seat => {
+            (Step::Asking(asked), Ok(Outcome::Allocation(run))) if *asked == membership => {
                 let whole = run.extent.blocks >= copy.whole.blocks && !run.mapped;
-                if whole { self.write(with, seat, None) } else { self.stop_asking(with) }
+                if whole { self.write(with, membership, None) } else { self.stop_asking(with) }
             }
-            (Step::Asking(asked), _) if *asked == seat => self.stop_asking(with),
+            (Step::Asking(asked), _) if *asked == membership => self.stop_asking(with),
             _ => {}
         }
     }
 
-    fn source_failed(&self, with: &Surroundings<'_>, seat: Seat, kind: Option<VolumeErrorKind>) {
+    fn source_failed(&self, with: &QueueParts<'_>, membership: Membership, kind: Option<VolumeErrorKind>) {
         let mut state = with.shared.lock();
         match kind {
             Some(VolumeErrorKind::ReservationConflict) => state.fence(),
             Some(VolumeErrorKind::Media | VolumeErrorKind::Protection | VolumeErrorKind::Busy) | None => {}
             Some(kind) => {
-                state.fail(seat, format!("a read failed: {kind}"), with.now);
+                state.fail(membership, format!("a read failed: {kind}"), with.now);
             }
         }
     }
 
     /// Writes the chunk, or zeros if there is nothing to write, to all that need it.
-    fn write(&mut self, with: &mut Surroundings<'_>, source: Seat, data: Option<BufList>) {
+    fn write(&mut self, with: &mut QueueParts<'_>, source: Membership, data: Option<BufList>) {
         let Some(copy) = &mut self.copy else { return };
         let mut state = with.shared.lock();
         let placement = state.members.placement;
-        let seats = targets(&state, copy.purpose, copy.chunk, source);
+        let memberships = targets(&state, copy.purpose, copy.chunk, source);
         let mut places = Vec::new();
-        for seat in &seats {
-            let leg = state.members.leg(seat.leg);
+        for membership in &memberships {
+            let leg = state.members.leg(membership.leg);
             let found = leg.and_then(|leg| Some((leg.member?, leg.medium.as_ref()?.factor)));
             let Some((member, factor)) = found else { continue };
             let at = placement.block_on(member, copy.chunk.start);
-            places.push((*seat, on_leg(at, copy.chunk.blocks, factor)));
+            places.push((*membership, on_leg(at, copy.chunk.blocks, factor)));
         }
-        state.members.begin(&seats);
+        state.members.begin(&memberships);
         drop(state);
-        copy.step = Step::Writing(Spread::new(&seats));
+        copy.step = Step::Writing(Spread::new(&memberships));
         let durability = Durability::Cached;
-        for (seat, extent) in places {
+        for (membership, extent) in places {
             let operation = match &data {
                 Some(data) => Operation::Write { extent, data: data.clone(), durability },
                 None => Operation::WriteZeroes { extent, durability, may_unmap: true },
             };
-            with.ports.send(with.now, seat, Owner::Copy, operation);
+            with.ports.send(with.now, membership, Owner::Copy, operation);
         }
     }
 
     /// The chunk is on all legs that need it and still count.
-    fn written(&mut self, with: &mut Surroundings<'_>) -> bool {
+    fn written(&mut self, with: &mut QueueParts<'_>) -> bool {
         let Some(copy) = &mut self.copy else { return false };
         let Step::Writing(spread) = &copy.step else { return false };
         if spread.failure().is_some() {
@@ -289,7 +290,7 @@ impl Copier {
         }
         let done = spread.done().to_vec();
         let got = copy.got.get_or_insert_with(|| done.clone());
-        got.retain(|seat| done.contains(seat));
+        got.retain(|membership| done.contains(membership));
         let bytes = copy.chunk.blocks * u64::from(with.shared.shape.geometry.block_size);
         unlock(with);
         {
@@ -299,8 +300,8 @@ impl Copier {
                 let pause = Duration::from_nanos(wire::saturate(nanos));
                 state.copy_at = state.copy_at.max(with.now) + pause;
             }
-            for seat in &done {
-                if let Some(leg) = state.members.legs.get_mut(seat.leg) {
+            for membership in &done {
+                if let Some(leg) = state.members.legs.get_mut(membership.leg) {
                     leg.copied += bytes;
                 }
             }
@@ -318,7 +319,7 @@ impl Copier {
     }
 
     /// The whole is copied.
-    fn finish(&mut self, with: &mut Surroundings<'_>) {
+    fn finish(&mut self, with: &mut QueueParts<'_>) {
         let Some(Copy { purpose, whole, got, .. }) = self.copy.take() else { return };
         let got = got.unwrap_or_default();
         let mut guard = with.shared.lock();
@@ -328,25 +329,28 @@ impl Copier {
         if spoiled {
             return;
         }
-        for seat in &got {
-            let resynchronizing = state.members.state(*seat) == Some(LegState::Resynchronizing);
-            if let Some(leg) = state.members.legs.get_mut(seat.leg).filter(|_| resynchronizing) {
+        if !state.fenced {
+            state.last_error = None;
+        }
+        for membership in &got {
+            let resynchronizing = state.members.state(*membership) == Some(LegState::Resynchronizing);
+            if let Some(leg) = state.members.legs.get_mut(membership.leg).filter(|_| resynchronizing) {
                 leg.pending.remove(region);
             }
         }
         let row = state.members.placement.row(whole.start);
-        let in_sync = state.members.in_sync(row);
+        let differs =
+            |membership: &Membership| !got.contains(membership) && !state.lacks(*membership, region);
+        let without = state.members.writable(row).into_iter().filter(differs).count();
         // One of them was the source. What was left unfinished may still make them differ again.
-        if state.suspects_rest_until <= with.now
-            && in_sync.iter().filter(|seat| !got.contains(seat)).count() <= 1
-        {
+        if state.suspects_rest_until <= with.now && without <= 1 {
             state.suspects.remove(region);
         }
         state.tell_all();
     }
 
     /// Leaves it for now.
-    fn give_up(&mut self, with: &mut Surroundings<'_>, why: &str) {
+    fn give_up(&mut self, with: &mut QueueParts<'_>, why: &str) {
         unlock(with);
         let copy = self.copy.take();
         let mut state = with.shared.lock();
@@ -355,7 +359,7 @@ impl Copier {
         }
         state.copying = None;
         state.copy_at = with.now + PROBE;
-        state.trouble = Some(format!("blocks could not be resynchronised: {why}"));
+        state.last_error = Some(format!("blocks could not be resynchronised: {why}"));
     }
 
     /// The queue is gone: what it was writing may take effect later, over what is written after it.
@@ -379,29 +383,29 @@ impl Copier {
     }
 }
 
-fn unlock(with: &mut Surroundings<'_>) {
+fn unlock(with: &mut QueueParts<'_>) {
     with.shared.lock().unlock(Holder { queue: with.queue, number: COPY_LOCK });
 }
 
-fn first_chunk(whole: Extent, with: &Surroundings<'_>) -> Extent {
+fn first_chunk(whole: Extent, with: &QueueParts<'_>) -> Extent {
     let bytes = CHUNK.min(with.shared.shape.limits.max_transfer);
     let blocks = u64::from(bytes / with.shared.shape.geometry.block_size).max(1);
     Extent::new(whole.start, blocks.min(whole.blocks))
 }
 
 /// The legs that need a chunk that this leg has.
-fn targets(state: &State, purpose: Purpose, chunk: Extent, source: Seat) -> Vec<Seat> {
-    let needs = |seat: &Seat| match (purpose, state.members.state(*seat)) {
-        (Purpose::Repair(bad), Some(LegState::InSync)) => bad == *seat,
+fn targets(state: &State, purpose: Purpose, chunk: Extent, source: Membership) -> Vec<Membership> {
+    let needs = |membership: &Membership| match (purpose, state.members.state(*membership)) {
+        (Purpose::Repair(bad), Some(LegState::InSync)) => bad == *membership,
         (Purpose::Region(region), Some(LegState::InSync)) => state.suspects.contains(region),
         (Purpose::Region(region), Some(LegState::Resynchronizing)) => {
-            state.members.leg(seat.leg).is_some_and(|leg| leg.pending.contains(region))
+            state.suspects.contains(region) || state.lacks(*membership, region)
         }
         _ => false,
     };
     let row = state.members.placement.row(chunk.start);
     let all = state.members.writable(row).into_iter();
-    all.filter(|seat| seat.leg != source.leg && needs(seat)).collect()
+    all.filter(|membership| membership.leg != source.leg && needs(membership)).collect()
 }
 
 /// What to copy next, in this order: blocks that a leg could not read, regions in which legs may differ, what legs that are resynchronised lack. Otherwise when
@@ -416,20 +420,21 @@ fn next(state: &mut State, now: Instant) -> Result<(Purpose, Extent), Option<Ins
         return Err(some.then_some(state.copy_at));
     }
     while let Some(repair) = state.repairs.pop_front() {
-        if state.members.state(repair.seat) == Some(LegState::InSync) {
-            return Ok((Purpose::Repair(repair.seat), repair.extent));
+        if state.members.state(repair.membership) == Some(LegState::InSync) {
+            return Ok((Purpose::Repair(repair.membership), repair.extent));
         }
     }
-    while let Some(region) = state.suspects.first() {
+    let rested = state.suspects_rest_until <= now;
+    while let Some(region) = state.suspects.first().filter(|_| rested) {
         let row = state.members.placement.row(state.log.extent(region).start);
-        if state.members.in_sync(row).len() > 1 {
+        if state.members.writable(row).len() > 1 {
             break;
         }
         // There is nobody to differ from; who comes back gets all regions that were written.
         state.suspects.remove(region);
     }
     let suspect = state.suspects.first();
-    let rests = suspect.is_some() && state.suspects_rest_until > now;
+    let rests = suspect.is_some() && !rested;
     let resynchronizing = state.members.legs.iter().filter(|leg| leg.state == LegState::Resynchronizing);
     let pending = resynchronizing.filter_map(|leg| leg.pending.first()).min();
     let region = suspect.filter(|_| !rests).or(pending);

@@ -21,11 +21,9 @@ pub const PARTS: u64 = 128;
 /// Bytes at each leg's end that are the mirror's own: superblocks and bitmap, each part twice, in blocks of up to 4 KiB, with room for more.
 pub const RESERVE: u64 = 2 << 20;
 
-const _: () = assert!((1 + PARTS) * SLOTS as u64 * 4096 <= RESERVE);
-
 /// Bytes at the beginning of a leg without a superblock that must be zeros if another leg's data is to be written over it: where partition tables, file systems
 /// and virtual disks have their marks.
-pub(crate) const HEAD: u64 = 1 << 20;
+pub const HEAD: u64 = 1 << 20;
 
 /// Bytes of a region at least: what is resynchronised for one write that was under way.
 pub const SMALLEST_REGION: u64 = 1 << 20;

@@ -6,11 +6,11 @@ use volume::{Failure, Outcome, VolumeErrorKind};
 use crate::bitmap;
 use crate::dirty_log::PartWrite;
 use crate::limits::{PROBE, SLOTS};
-use crate::members::{LegState, Seat};
+use crate::members::{LegState, Membership};
 use crate::ports::Owner;
 use crate::recorder::write_unit;
 use crate::spread::Spread;
-use crate::tasks::Surroundings;
+use crate::tasks::QueueParts;
 
 /// A part that this queue is writing.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub(crate) fn unit_of(part: u64, slot: usize) -> u64 {
 
 impl LogWriter {
     /// Begins what is due, and ends what is done. True if anything happened.
-    pub(crate) fn work(&mut self, with: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn work(&mut self, with: &mut QueueParts<'_>) -> bool {
         if self.writing.is_some() {
             return self.end(with);
         }
@@ -47,12 +47,12 @@ impl LogWriter {
         };
         self.due = None;
         let bytes = bitmap::encode(&state.members.layout.uuid, part, sequence, state.log.set());
-        let seats = state.members.all_writable();
-        state.members.begin(&seats);
+        let memberships = state.members.all_writable();
+        state.members.begin(&memberships);
         drop(state);
-        self.writing = Some(Writing { part, spread: Spread::new(&seats) });
-        for seat in seats {
-            write_unit(with, seat, Owner::Log, unit_of(part, slot), &bytes);
+        self.writing = Some(Writing { part, spread: Spread::new(&memberships) });
+        for membership in memberships {
+            write_unit(with, membership, Owner::Log, unit_of(part, slot), &bytes);
         }
         true
     }
@@ -60,16 +60,16 @@ impl LogWriter {
     /// A leg has answered.
     pub(crate) fn answered(
         &mut self,
-        with: &mut Surroundings<'_>,
-        seat: Seat,
+        with: &mut QueueParts<'_>,
+        membership: Membership,
         result: Result<Outcome, Failure>,
     ) {
         if let Some(writing) = &mut self.writing {
-            writing.spread.answered(with.shared, seat, "writing the dirty log", result, with.now);
+            writing.spread.answered(with.shared, membership, "writing the dirty log", result, with.now);
         }
     }
 
-    fn end(&mut self, with: &mut Surroundings<'_>) -> bool {
+    fn end(&mut self, with: &mut QueueParts<'_>) -> bool {
         let timeout = with.shared.shape.timeout;
         let Some(Writing { part, spread }) =
             self.writing.take_if(|writing| writing.spread.settle(with.shared, timeout, with.now))
@@ -77,8 +77,9 @@ impl LogWriter {
             return false;
         };
         let mut state = with.shared.lock();
-        let has =
-            |leg: usize| spread.done().iter().any(|seat| seat.leg == leg && state.members.counts(*seat));
+        let has = |leg: usize| {
+            spread.done().iter().any(|membership| membership.leg == leg && state.members.counts(*membership))
+        };
         let takes = |leg: &usize| state.members.leg(*leg).is_some_and(|leg| leg.state == LegState::InSync);
         let everywhere = (0..state.members.legs.len()).filter(takes).all(has);
         if everywhere && spread.failure().is_none() {

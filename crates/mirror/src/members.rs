@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use protocol::Instant;
-use volume::{Volume, VolumeErrorKind};
+use volume::{OpenError, Volume, VolumeErrorKind};
 
 use crate::bits::Bits;
 use crate::limits::{PROBE, RESERVE, SPARE_AFTER, UNIT};
@@ -83,7 +83,7 @@ pub(crate) struct Leg {
 
 /// A leg, as long as it takes part without a break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub(crate) struct Membership {
     pub(crate) leg: usize,
     pub(crate) tenure: u64,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Record {
     pub(crate) epoch: u64,
     pub(crate) slot: usize,
     /// Where to, and what.
-    pub(crate) blocks: Vec<(Seat, [u8; UNIT])>,
+    pub(crate) blocks: Vec<(Membership, [u8; UNIT])>,
 }
 
 /// All legs, and the record.
@@ -170,16 +170,16 @@ impl Members {
         leg.member.is_some_and(|member| self.placement.holds(member, row))
     }
 
-    fn seats(&self, wanted: impl Fn(&Leg) -> bool) -> Vec<Seat> {
+    fn memberships(&self, wanted: impl Fn(&Leg) -> bool) -> Vec<Membership> {
         let in_order =
             self.preference.iter().filter_map(|index| self.legs.get(*index).map(|leg| (*index, leg)));
-        let seats = in_order.filter(|(_, leg)| wanted(leg));
-        seats.map(|(leg, found)| Seat { leg, tenure: found.tenure }).collect()
+        let memberships = in_order.filter(|(_, leg)| wanted(leg));
+        memberships.map(|(leg, found)| Membership { leg, tenure: found.tenure }).collect()
     }
 
     /// The legs that have all data of a row, the preferred one first.
-    pub(crate) fn in_sync(&self, row: u64) -> Vec<Seat> {
-        self.seats(|leg| {
+    pub(crate) fn in_sync(&self, row: u64) -> Vec<Membership> {
+        self.memberships(|leg| {
             let serves = leg.state == LegState::InSync
                 || (planted(Fault::StaleLeg) && leg.state == LegState::Out && leg.medium.is_some());
             serves && self.holds(leg, row)
@@ -187,33 +187,33 @@ impl Members {
     }
 
     /// The legs that take writes of a row.
-    pub(crate) fn writable(&self, row: u64) -> Vec<Seat> {
-        self.seats(|leg| leg.takes_writes() && self.holds(leg, row))
+    pub(crate) fn writable(&self, row: u64) -> Vec<Membership> {
+        self.memberships(|leg| leg.takes_writes() && self.holds(leg, row))
     }
 
     /// The legs that take writes of any row.
-    pub(crate) fn all_writable(&self) -> Vec<Seat> {
-        self.seats(Leg::takes_writes)
+    pub(crate) fn all_writable(&self) -> Vec<Membership> {
+        self.memberships(Leg::takes_writes)
     }
 
     pub(crate) fn leg(&self, leg: usize) -> Option<&Leg> {
         self.legs.get(leg)
     }
 
-    /// True while what was sent to this seat counts.
-    pub(crate) fn counts(&self, seat: Seat) -> bool {
-        self.legs.get(seat.leg).is_some_and(|leg| leg.tenure == seat.tenure)
+    /// True while what was sent to this membership counts.
+    pub(crate) fn counts(&self, membership: Membership) -> bool {
+        self.legs.get(membership.leg).is_some_and(|leg| leg.tenure == membership.tenure)
     }
 
-    /// The leg's state, if the seat counts.
-    pub(crate) fn state(&self, seat: Seat) -> Option<LegState> {
-        self.legs.get(seat.leg).filter(|leg| leg.tenure == seat.tenure).map(|leg| leg.state)
+    /// The leg's state, if the membership counts.
+    pub(crate) fn state(&self, membership: Membership) -> Option<LegState> {
+        self.legs.get(membership.leg).filter(|leg| leg.tenure == membership.tenure).map(|leg| leg.state)
     }
 
     /// The legs get a request each.
-    pub(crate) fn begin(&mut self, seats: &[Seat]) {
-        for seat in seats {
-            if let Some(leg) = self.legs.get_mut(seat.leg) {
+    pub(crate) fn begin(&mut self, memberships: &[Membership]) {
+        for membership in memberships {
+            if let Some(leg) = self.legs.get_mut(membership.leg) {
                 leg.outstanding += 1;
             }
         }
@@ -236,9 +236,10 @@ impl Members {
     }
 
     /// Puts a leg out that failed, unless it is the last.
-    pub(crate) fn drop_leg(&mut self, seat: Seat, why: String, now: Instant) -> Dropped {
-        let last = !self.can_lose(seat.leg);
-        let Some(leg) = self.legs.get_mut(seat.leg).filter(|leg| leg.tenure == seat.tenure) else {
+    pub(crate) fn drop_leg(&mut self, membership: Membership, why: String, now: Instant) -> Dropped {
+        let last = !self.can_lose(membership.leg);
+        let Some(leg) = self.legs.get_mut(membership.leg).filter(|leg| leg.tenure == membership.tenure)
+        else {
             return Dropped::Out;
         };
         leg.error = Some(why);
@@ -268,8 +269,8 @@ impl Members {
     }
 
     /// Everything is copied to the leg and durable there: it is in sync from the next epoch on.
-    pub(crate) fn promote(&mut self, seat: Seat) {
-        if let Some(leg) = self.legs.get_mut(seat.leg).filter(|leg| leg.tenure == seat.tenure) {
+    pub(crate) fn promote(&mut self, membership: Membership) {
+        if let Some(leg) = self.legs.get_mut(membership.leg).filter(|leg| leg.tenure == membership.tenure) {
             (leg.state, leg.content, leg.error) = (LegState::InSync, Content::InSync, None);
             self.epoch += 1;
         }
@@ -307,20 +308,20 @@ impl Members {
     }
 
     /// The opening was recorded on these legs: the others are out. An error if they are too few.
-    pub(crate) fn opened(&mut self, wrote: &[usize]) -> Result<(), String> {
+    pub(crate) fn opened(&mut self, wrote: &[usize]) -> Result<(), OpenError> {
         self.writer = None;
         for (index, leg) in self.legs.iter_mut().enumerate() {
             if leg.state == LegState::Resynchronizing {
                 leg.state = LegState::Out;
             }
             if leg.state == LegState::InSync && !wrote.contains(&index) {
-                return Err(format!(
+                return Err(OpenError::new(format!(
                     "leg {index} failed while the opening was recorded: open the mirror again"
-                ));
+                )));
             }
         }
         if wrote.len() < self.quorum() {
-            return Err("the opening could not be recorded on most of the legs".to_owned());
+            return Err(OpenError::new("the opening could not be recorded on most of the legs"));
         }
         self.recorded = self.epoch;
         Ok(())
@@ -378,8 +379,8 @@ impl Members {
         if now < self.retry_at {
             return Err(Some(self.retry_at));
         }
-        let seats = self.seats(|leg| leg.takes_writes() && leg.member.is_some());
-        if seats.len() < self.quorum() {
+        let memberships = self.memberships(|leg| leg.takes_writes() && leg.member.is_some());
+        if memberships.len() < self.quorum() {
             // A record that only a minority has could be taken for one that holds.
             self.stuck = Some(VolumeErrorKind::Unreachable);
             self.retry_at = now + PROBE;
@@ -388,8 +389,11 @@ impl Members {
         let slot = self.slots.next(now).map_err(Some)?;
         self.writer = Some(queue);
         self.version.sequence += 1;
-        self.begin(&seats);
-        let blocks = seats.iter().map(|seat| (*seat, self.superblock(seat.leg).encode())).collect();
+        self.begin(&memberships);
+        let blocks = memberships
+            .iter()
+            .map(|membership| (*membership, self.superblock(membership.leg).encode()))
+            .collect();
         Ok(Record { epoch: self.epoch, slot, blocks })
     }
 
@@ -397,12 +401,13 @@ impl Members {
     pub(crate) fn end_record(
         &mut self,
         epoch: u64,
-        on: &[Seat],
+        on: &[Membership],
         failure: Option<VolumeErrorKind>,
         now: Instant,
     ) {
         self.writer = None;
-        let have = |leg: &usize| on.iter().any(|seat| seat.leg == *leg && self.counts(*seat));
+        let have =
+            |leg: &usize| on.iter().any(|membership| membership.leg == *leg && self.counts(*membership));
         let in_sync = self.legs.iter().enumerate().filter(|(_, leg)| leg.state == LegState::InSync);
         let all = in_sync.map(|(index, _)| index).all(|leg| have(&leg));
         if all && on.len() >= self.quorum() {

@@ -194,7 +194,7 @@ impl LegOpening {
     }
 
     /// Goes on as far as it can. An error ends the opening of the whole mirror.
-    fn advance(&mut self, now: Instant, with: &Fencing<'_>) -> Result<bool, String> {
+    fn advance(&mut self, now: Instant, with: &Fencing<'_>) -> Result<bool, OpenError> {
         if let LegStep::Opening(opening) = &mut self.step {
             let Some(opened) = opening.poll(now) else { return Ok(false) };
             match opened {
@@ -212,7 +212,7 @@ impl LegOpening {
                 Fenced::Ask(operation) => self.ask(now, operation),
                 Fenced::Done => self.fenced(now, with.memory),
                 Fenced::Failed(why) => self.fail(why),
-                Fenced::Refused(why) => return Err(format!("{}: {why}", self.url)),
+                Fenced::Refused(why) => return Err(OpenError::new(format!("{}: {why}", self.url))),
             },
             (LegStep::Superblocks(area) | LegStep::Bitmap(area), Ok(Outcome::Data(data))) => {
                 let mut area = area.clone();
@@ -222,7 +222,10 @@ impl LegOpening {
             (LegStep::Recording, Ok(_)) => self.step = LegStep::Recorded,
             (_, Ok(_)) => self.fail("it answered something else when its own blocks were read"),
             (_, Err(VolumeErrorKind::ReservationConflict)) => {
-                return Err(format!("{}: another host has taken its reservation meanwhile", self.url));
+                return Err(OpenError::new(format!(
+                    "{}: another host has taken its reservation meanwhile",
+                    self.url
+                )));
             }
             (_, Err(kind)) => self.fail(format!("the mirror's blocks on it cannot be used: {kind}")),
         }
@@ -246,7 +249,7 @@ impl LegOpening {
         })
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn last_error(&self) -> Option<String> {
         match &self.step {
             LegStep::Failed(why) => Some(why.clone()),
             _ => None,
@@ -264,7 +267,7 @@ struct Fencing<'a> {
 
 impl MirrorOpening {
     /// Lets each leg go on. True if any did.
-    fn advance(&mut self, now: Instant) -> Result<bool, String> {
+    fn advance(&mut self, now: Instant) -> Result<bool, OpenError> {
         let with = Fencing {
             key: self.key,
             takeover: self.options.takeover,
@@ -283,12 +286,12 @@ impl MirrorOpening {
     }
 
     /// What is wrong with legs that cannot be used, for people.
-    fn troubles(&self) -> String {
-        let wrong = self.legs.iter().filter_map(|leg| Some(format!("{}: {}", leg.url, leg.trouble()?)));
+    fn errors(&self) -> String {
+        let wrong = self.legs.iter().filter_map(|leg| Some(format!("{}: {}", leg.url, leg.last_error()?)));
         wrong.fold(String::new(), |all, one| format!("{all}; {one}"))
     }
 
-    fn decide(&mut self, now: Instant) -> Result<(), String> {
+    fn decide(&mut self, now: Instant) -> Result<(), OpenError> {
         let seen: Vec<_> = self.legs.iter().map(LegOpening::seen).collect();
         let mut uuid = [0; 16];
         self.entropy.fill(&mut uuid);
@@ -312,7 +315,7 @@ impl MirrorOpening {
     }
 
     /// Everything is known: the legs as they are from now on, and the record of that.
-    fn record(&mut self, now: Instant, plan: Box<Plan>) -> Result<(), String> {
+    fn record(&mut self, now: Instant, plan: Box<Plan>) -> Result<(), OpenError> {
         let regions = plan.layout.regions();
         let mut dirty = Bits::new(regions);
         let mut unread = None;
@@ -326,7 +329,9 @@ impl MirrorOpening {
             }
         }
         if let Some(index) = unread {
-            return Err(format!("leg {index} failed while its dirty log was read: open the mirror again"));
+            return Err(OpenError::new(format!(
+                "leg {index} failed while its dirty log was read: open the mirror again"
+            )));
         }
         if plan.fresh && usize::from(plan.layout.copies) < usize::from(plan.layout.legs - plan.layout.spares)
         {
@@ -335,10 +340,10 @@ impl MirrorOpening {
         }
         let mut members = self.members(now, &plan)?;
         let Ok(Record { blocks, slot, .. }) = members.begin_record(0, now) else {
-            return Err("too few legs are there to record the opening".to_owned());
+            return Err(OpenError::new("too few legs are there to record the opening"));
         };
-        for (seat, bytes) in blocks {
-            let Some(leg) = self.legs.get_mut(seat.leg) else { continue };
+        for (membership, bytes) in blocks {
+            let Some(leg) = self.legs.get_mut(membership.leg) else { continue };
             let Some((volume, _)) = &leg.medium else { continue };
             let size = volume.geometry().block_size;
             let Some(medium) = Medium::new(Arc::clone(volume), size) else { continue };
@@ -356,7 +361,7 @@ impl MirrorOpening {
         Ok(())
     }
 
-    fn members(&mut self, now: Instant, plan: &Plan) -> Result<Members, String> {
+    fn members(&mut self, now: Instant, plan: &Plan) -> Result<Members, OpenError> {
         let layout = plan.layout;
         let mut legs = Vec::new();
         for (leg, role) in self.legs.iter().zip(&plan.roles) {
@@ -380,7 +385,7 @@ impl MirrorOpening {
                 out_since: now,
                 pending: Bits::new(0),
                 copied: 0,
-                error: leg.trouble(),
+                error: leg.last_error(),
             });
         }
         let mut preference: Vec<usize> = (0..legs.len()).collect();
@@ -416,7 +421,7 @@ impl MirrorOpening {
             }
         }
         if let Err(why) = members.opened(&wrote) {
-            return Some(Err(OpenError::new(format!("{why}{}", self.troubles()))));
+            return Some(Err(OpenError::new(format!("{why}{}", self.errors()))));
         }
         let layout = plan.layout;
         let region_blocks = layout.region / u64::from(layout.block_size);
@@ -461,7 +466,7 @@ impl MirrorOpening {
         }
     }
 
-    fn go_on(&mut self, now: Instant) -> Result<Option<Opened>, String> {
+    fn go_on(&mut self, now: Instant) -> Result<Option<Opened>, OpenError> {
         let deadline = *self.deadline.get_or_insert(now + OPEN_WAIT);
         while self.advance(now)? {}
         if now >= deadline {
@@ -517,7 +522,7 @@ impl Opening for MirrorOpening {
             Ok(opened) => opened,
             Err(why) => {
                 self.stage = Stage::Over;
-                Some(Err(OpenError::new(format!("{why}{}", self.troubles()))))
+                Some(Err(OpenError::new(format!("{why}{}", self.errors()))))
             }
         }
     }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use protocol::Instant;
 use volume::{
-    Completion, Extent, Failure, Operation, Outcome, PollList, Polled, QueueContext, QueueFull, Request, Tag,
-    VolumeErrorKind, VolumeQueue,
+    Completion, Extent, Failure, OpenError, Operation, Outcome, PollList, Polled, QueueContext, QueueFull,
+    Request, Tag, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::fencer::{Fenced, Fencer};
-use crate::members::Seat;
+use crate::members::Membership;
 use crate::shared::Shared;
 
 /// Whose request to a leg it is.
@@ -34,14 +34,14 @@ pub(crate) enum Owner {
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) owner: Owner,
-    pub(crate) seat: Seat,
+    pub(crate) membership: Membership,
     pub(crate) result: Result<Outcome, Failure>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Child {
     owner: Owner,
-    seat: Seat,
+    membership: Membership,
     /// The leg's content may change by it.
     changes: bool,
 }
@@ -102,60 +102,66 @@ impl Ports {
     }
 
     /// Gives a leg a request that was counted for it (`Members::begin`). The operation is in the leg's own blocks.
-    pub(crate) fn send(&mut self, now: Instant, seat: Seat, owner: Owner, operation: Operation) -> Sent {
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        membership: Membership,
+        owner: Owner,
+        operation: Operation,
+    ) -> Sent {
         self.last += 1;
         let tag = Tag(self.last);
         let changes = operation.writes();
         let looks = owner == Owner::Probe && matches!(operation, Operation::Read { .. });
-        if let Err(why) = self.open(seat.leg) {
-            self.shared.lock().fail(seat, why, now);
+        if let Err(why) = self.open(membership.leg) {
+            self.shared.lock().fail(membership, why.to_string(), now);
             let result = Err(Failure::of(operation, VolumeErrorKind::Unreachable));
-            self.refused.push(Ended { owner, seat, result });
+            self.refused.push(Ended { owner, membership, result });
             self.context.waker.wake_by_ref();
             return Sent(tag);
         }
-        self.children.insert(tag.0, Child { owner, seat, changes });
-        if let Some(port) = self.ports.get_mut(seat.leg) {
+        self.children.insert(tag.0, Child { owner, membership, changes });
+        if let Some(port) = self.ports.get_mut(membership.leg) {
             port.under_way += 1;
             port.backlog.push_back(Waiting { request: Request { tag, operation }, looks });
-            port.push(now, &self.shared, seat.leg);
-            self.polls.mark(seat.leg);
+            port.push(now, &self.shared, membership.leg);
+            self.polls.mark(membership.leg);
         }
         Sent(tag)
     }
 
     /// Opens the leg's queue on this core, unless that is done.
-    fn open(&mut self, leg: usize) -> Result<(), String> {
-        let Some(port) = self.ports.get_mut(leg) else { return Err("there is no such leg".to_owned()) };
+    fn open(&mut self, leg: usize) -> Result<(), OpenError> {
+        let Some(port) = self.ports.get_mut(leg) else { return Err(OpenError::new("there is no such leg")) };
         if port.queue.is_some() {
             return Ok(());
         }
         let volume = {
             let state = self.shared.lock();
             let medium = state.members.leg(leg).and_then(|leg| leg.medium.as_ref());
-            medium.map(|medium| Arc::clone(&medium.volume)).ok_or("it is not open")?
+            medium.map(|medium| Arc::clone(&medium.volume)).ok_or_else(|| OpenError::new("it is not open"))?
         };
         let queue = volume.open_queue(&self.context.with_waker(self.polls.waker(leg)));
-        port.queue = Some(queue.map_err(|error| error.to_string())?);
+        port.queue = Some(queue?);
         Ok(())
     }
 
     /// Asks that a read end soon.
-    pub(crate) fn cancel(&mut self, seat: Seat, sent: Sent) {
-        let Some(port) = self.ports.get_mut(seat.leg) else { return };
+    pub(crate) fn cancel(&mut self, membership: Membership, sent: Sent) {
+        let Some(port) = self.ports.get_mut(membership.leg) else { return };
         let waiting = port.backlog.iter().position(|waiting| waiting.request.tag == sent.0);
         match (waiting.and_then(|index| port.backlog.remove(index)), &mut port.queue) {
             (Some(Waiting { request, .. }), _) => {
                 port.under_way = port.under_way.saturating_sub(1);
                 if let Some(child) = self.children.remove(&request.tag.0) {
                     let result = request.failed(VolumeErrorKind::Cancelled).result;
-                    self.refused.push(Ended { owner: child.owner, seat: child.seat, result });
+                    self.refused.push(Ended { owner: child.owner, membership: child.membership, result });
                     self.context.waker.wake_by_ref();
                 }
             }
             (None, Some(queue)) => {
                 queue.cancel(sent.0);
-                self.polls.mark(seat.leg);
+                self.polls.mark(membership.leg);
                 self.context.waker.wake_by_ref();
             }
             (None, None) => {}
@@ -167,7 +173,7 @@ impl Ports {
         let refused = std::mem::take(&mut self.refused);
         let mut some = !refused.is_empty();
         for answer in refused {
-            self.shared.lock().members.end(answer.seat.leg);
+            self.shared.lock().members.end(answer.membership.leg);
             ended.push(answer);
         }
         let (mut wanted, mut answers) = (std::mem::take(&mut self.wanted), std::mem::take(&mut self.answers));
@@ -195,9 +201,9 @@ impl Ports {
                     continue;
                 }
                 port.under_way = port.under_way.saturating_sub(1);
-                if let Some(Child { owner, seat, .. }) = self.children.remove(&tag.0) {
-                    self.shared.lock().members.end(seat.leg);
-                    ended.push(Ended { owner, seat, result });
+                if let Some(Child { owner, membership, .. }) = self.children.remove(&tag.0) {
+                    self.shared.lock().members.end(membership.leg);
+                    ended.push(Ended { owner, membership, result });
                 }
             }
             port.push(now, &self.shared, leg);
@@ -218,12 +224,12 @@ impl Ports {
         let mut state = self.shared.lock();
         for (_, child) in self.children.drain() {
             if child.changes {
-                state.abandon(child.seat, now);
+                state.abandon(child.membership, now);
             } else {
-                state.members.end(child.seat.leg);
+                state.members.end(child.membership.leg);
             }
         }
-        self.refused.drain(..).for_each(|ended| state.members.end(ended.seat.leg));
+        self.refused.drain(..).for_each(|ended| state.members.end(ended.membership.leg));
     }
 }
 
@@ -246,14 +252,14 @@ fn refuse(
     let mut state = shared.lock();
     // A leg that this owner never had is not what it was taken over with.
     let was_held = state.members.leg(leg).is_some_and(|leg| leg.reserved);
-    let seat = state.members.leg(leg).map(|found| Seat { leg, tenure: found.tenure });
-    let kind = match (why, seat) {
+    let membership = state.members.leg(leg).map(|found| Membership { leg, tenure: found.tenure });
+    let kind = match (why, membership) {
         (Fenced::Refused(_), _) if was_held => {
             state.fence();
             VolumeErrorKind::ReservationConflict
         }
-        (Fenced::Refused(why) | Fenced::Failed(why), Some(seat)) => {
-            state.fail(seat, why, now);
+        (Fenced::Refused(why) | Fenced::Failed(why), Some(membership)) => {
+            state.fail(membership, why, now);
             VolumeErrorKind::Unreachable
         }
         _ => VolumeErrorKind::Unreachable,
@@ -261,9 +267,9 @@ fn refuse(
     (port.queue, port.fencing, port.fenced) = (None, None, false);
     for Waiting { request, .. } in port.backlog.drain(..) {
         port.under_way = port.under_way.saturating_sub(1);
-        if let Some(Child { owner, seat, .. }) = children.remove(&request.tag.0) {
-            state.members.end(seat.leg);
-            ended.push(Ended { owner, seat, result: request.failed(kind).result });
+        if let Some(Child { owner, membership, .. }) = children.remove(&request.tag.0) {
+            state.members.end(membership.leg);
+            ended.push(Ended { owner, membership, result: request.failed(kind).result });
         }
     }
 }

@@ -4,16 +4,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::Instant;
-use volume::{Failure, Opening, Operation, Outcome, PathState, QueueContext};
+use volume::{Failure, OpenError, Opening, Operation, Outcome, PathState, QueueContext};
 
 use crate::area::Area;
 use crate::bits::Bits;
 use crate::limits::{PROBE, REOPEN};
-use crate::members::{LegState, Seat};
+use crate::members::{LegState, Membership};
 use crate::ports::Owner;
 use crate::shared::{Prepared, State};
 use crate::superblock::{Content, Found};
-use crate::tasks::Surroundings;
+use crate::tasks::QueueParts;
 
 enum Step {
     /// A thread prepares the volume.
@@ -21,9 +21,9 @@ enum Step {
     /// The volume is being opened here.
     Opening { leg: usize, opening: Box<dyn Opening> },
     /// The leg's own blocks are read.
-    Reading { seat: Seat, area: Area },
+    Reading { membership: Membership, area: Area },
     /// The dirty log is written to all legs, the leg among them.
-    Rewriting { seat: Seat, mark: u64 },
+    Rewriting { membership: Membership, mark: u64 },
     /// What was copied is made durable there.
     Flushing,
 }
@@ -49,7 +49,7 @@ const TRANSFER: u32 = 1 << 20;
 
 impl Prober {
     /// Goes on with what is possible. True if anything happened.
-    pub(crate) fn work(&mut self, with: &mut Surroundings<'_>, context: &QueueContext) -> bool {
+    pub(crate) fn work(&mut self, with: &mut QueueParts<'_>, context: &QueueContext) -> bool {
         self.due = None;
         match self.step.take() {
             None => self.begin(with, context),
@@ -70,7 +70,7 @@ impl Prober {
                 false
             }
             Some(Step::Opening { leg, opening }) => self.open(with, leg, opening),
-            Some(Step::Rewriting { seat, mark }) => self.rewritten(with, seat, mark),
+            Some(Step::Rewriting { membership, mark }) => self.rewritten(with, membership, mark),
             Some(step) => {
                 self.step = Some(step);
                 false
@@ -78,7 +78,7 @@ impl Prober {
         }
     }
 
-    fn begin(&mut self, with: &mut Surroundings<'_>, context: &QueueContext) -> bool {
+    fn begin(&mut self, with: &mut QueueParts<'_>, context: &QueueContext) -> bool {
         let mut state = with.shared.lock();
         if !state.is_keeper(with.queue) || state.fenced {
             return false;
@@ -88,11 +88,11 @@ impl Prober {
             state.tell_all();
         }
         let spare_at = state.members.spare_at();
-        if let Some(seat) = copied(&state) {
+        if let Some(membership) = copied(&state) {
             let mark = state.log.rewrite();
             state.tell_all();
             drop(state);
-            self.step = Some(Step::Rewriting { seat, mark });
+            self.step = Some(Step::Rewriting { membership, mark });
             return true;
         }
         let absent = state.members.legs.iter().position(|leg| leg.medium.is_none());
@@ -109,9 +109,9 @@ impl Prober {
         if out && self.probe_at <= with.now {
             self.probe_at = with.now + PROBE;
             self.due = Some(self.probe_at);
-            if let Some((seat, area)) = returned(&state, with.now) {
+            if let Some((membership, area)) = returned(&state, with.now) {
                 drop(state);
-                self.read(with, seat, area);
+                self.read(with, membership, area);
                 return true;
             }
         }
@@ -132,7 +132,7 @@ impl Prober {
         false
     }
 
-    fn open(&mut self, with: &mut Surroundings<'_>, leg: usize, mut opening: Box<dyn Opening>) -> bool {
+    fn open(&mut self, with: &mut QueueParts<'_>, leg: usize, mut opening: Box<dyn Opening>) -> bool {
         match opening.poll(with.now) {
             None => {
                 self.due = opening.poll_timeout();
@@ -142,7 +142,7 @@ impl Prober {
             Some(Err(error)) => note(with, leg, error.to_string()),
             Some(Ok(volume)) => {
                 if let Err(misfit) = with.shared.join(leg, volume) {
-                    note(with, leg, misfit);
+                    note(with, leg, misfit.to_string());
                 } else {
                     self.probe_at = with.now;
                 }
@@ -151,118 +151,128 @@ impl Prober {
         true
     }
 
-    fn read(&mut self, with: &mut Surroundings<'_>, seat: Seat, area: Area) {
+    fn read(&mut self, with: &mut QueueParts<'_>, membership: Membership, area: Area) {
         let Some(extent) = area.next(TRANSFER.min(with.shared.shape.limits.max_transfer)) else {
             if area.wants_bitmap() {
-                self.admit(with, seat, &area);
+                self.admit(with, membership, &area);
             } else {
-                self.check(with, seat, area);
+                self.check(with, membership, area);
             }
             return;
         };
         let block_size = {
             let mut state = with.shared.lock();
-            state.members.begin(&[seat]);
-            let medium = state.members.leg(seat.leg).and_then(|leg| leg.medium.as_ref());
+            state.members.begin(&[membership]);
+            let medium = state.members.leg(membership.leg).and_then(|leg| leg.medium.as_ref());
             medium.map_or(512, |medium| medium.block_size)
         };
         let into = with.buffer(wire::index(extent.blocks * u64::from(block_size)));
-        self.step = Some(Step::Reading { seat, area });
-        with.ports.send(with.now, seat, Owner::Probe, Operation::Read { extent, into });
+        self.step = Some(Step::Reading { membership, area });
+        with.ports.send(with.now, membership, Owner::Probe, Operation::Read { extent, into });
     }
 
     /// The superblocks are read: does the leg belong here, and is its bitmap worth reading?
-    fn check(&mut self, with: &mut Surroundings<'_>, seat: Seat, mut area: Area) {
+    fn check(&mut self, with: &mut QueueParts<'_>, membership: Membership, mut area: Area) {
         let found = area.superblock();
         let (verdict, regions) = {
             let state = with.shared.lock();
-            (verdict(&state, seat.leg, &found), state.members.layout.regions())
+            (verdict(&state, membership.leg, &found), state.members.layout.regions())
         };
         match verdict {
-            Ok(Content::Blank) if found == Found::Blank && area.want_head() => self.read(with, seat, area),
+            Ok(Content::Blank) if found == Found::Blank && area.want_head() => {
+                self.read(with, membership, area)
+            }
             Ok(Content::Blank) if area.holds_data() && !with.shared.shape.overwrite => {
                 let why = "it is no mirror's, and holds data that would be overwritten: name the right volume, or open the mirror anew with overwrite=1";
-                note(with, seat.leg, why.to_owned());
+                note(with, membership.leg, why.to_owned());
             }
-            Ok(Content::Blank) => self.take_in(with, seat, Bits::full(regions), Content::Blank),
+            Ok(Content::Blank) => self.take_in(with, membership, Bits::full(regions), Content::Blank),
             Ok(_) => {
                 area.want_bitmap(regions);
-                self.read(with, seat, area);
+                self.read(with, membership, area);
             }
-            Err(why) => note(with, seat.leg, why),
+            Err(why) => note(with, membership.leg, why.to_string()),
         }
     }
 
-    fn admit(&mut self, with: &mut Surroundings<'_>, seat: Seat, area: &Area) {
+    fn admit(&mut self, with: &mut QueueParts<'_>, membership: Membership, area: &Area) {
         let layout = with.shared.lock().members.layout;
         let dirty = area.dirty(&layout.uuid, layout.regions());
-        self.take_in(with, seat, dirty, Content::Out);
+        self.take_in(with, membership, dirty, Content::Out);
     }
 
-    fn take_in(&mut self, with: &mut Surroundings<'_>, seat: Seat, mut pending: Bits, content: Content) {
+    fn take_in(
+        &mut self,
+        with: &mut QueueParts<'_>,
+        membership: Membership,
+        mut pending: Bits,
+        content: Content,
+    ) {
         self.step = None;
         let mut guard = with.shared.lock();
         let state = &mut *guard;
-        if state.members.state(seat) != Some(LegState::Out) {
+        if state.members.state(membership) != Some(LegState::Out) {
             return;
         }
         // Writes that are under way have their bits set.
         pending.unite(state.log.set());
         pending.unite(&state.suspects);
-        pending.retain(|region| state.holds(seat.leg, region));
-        if let Some(leg) = state.members.legs.get_mut(seat.leg) {
+        pending.retain(|region| state.holds(membership.leg, region));
+        if let Some(leg) = state.members.legs.get_mut(membership.leg) {
             leg.content = content;
         }
-        state.members.admit(seat.leg, pending, with.now);
+        state.members.admit(membership.leg, pending, with.now);
         state.tell_all();
     }
 
     /// A leg has answered.
     pub(crate) fn answered(
         &mut self,
-        with: &mut Surroundings<'_>,
-        seat: Seat,
+        with: &mut QueueParts<'_>,
+        membership: Membership,
         result: Result<Outcome, Failure>,
     ) {
         match (self.step.take(), result) {
-            (Some(Step::Reading { seat: asked, mut area }), Ok(Outcome::Data(data))) if asked == seat => {
+            (Some(Step::Reading { membership: asked, mut area }), Ok(Outcome::Data(data)))
+                if asked == membership =>
+            {
                 data.pieces().iter().for_each(|piece| area.add(piece));
-                self.read(with, seat, area);
+                self.read(with, membership, area);
             }
             (Some(Step::Reading { .. }), Err(failure)) => {
-                note(with, seat.leg, format!("its own blocks cannot be read: {}", failure.kind));
+                note(with, membership.leg, format!("its own blocks cannot be read: {}", failure.kind));
             }
             (Some(Step::Flushing), Ok(_)) => {
                 let mut state = with.shared.lock();
-                let complete = state.members.leg(seat.leg).is_some_and(|leg| leg.pending.count() == 0);
-                if complete && state.members.state(seat) == Some(LegState::Resynchronizing) {
-                    state.members.promote(seat);
+                let complete = state.members.leg(membership.leg).is_some_and(|leg| leg.pending.count() == 0);
+                if complete && state.members.state(membership) == Some(LegState::Resynchronizing) {
+                    state.members.promote(membership);
                     state.path_changed();
                     state.tell_all();
                 }
             }
             (Some(Step::Flushing), Err(failure)) => {
                 let why = format!("a flush failed: {}", failure.kind);
-                with.shared.lock().fail(seat, why, with.now);
+                with.shared.lock().fail(membership, why, with.now);
             }
             (step, _) => self.step = step,
         }
     }
 
-    fn rewritten(&mut self, with: &mut Surroundings<'_>, seat: Seat, mark: u64) -> bool {
+    fn rewritten(&mut self, with: &mut QueueParts<'_>, membership: Membership, mark: u64) -> bool {
         let mut state = with.shared.lock();
-        if state.members.state(seat) != Some(LegState::Resynchronizing) {
+        if state.members.state(membership) != Some(LegState::Resynchronizing) {
             return true;
         }
         if !state.log.is_rewritten(mark) {
             drop(state);
-            self.step = Some(Step::Rewriting { seat, mark });
+            self.step = Some(Step::Rewriting { membership, mark });
             return false;
         }
-        state.members.begin(&[seat]);
+        state.members.begin(&[membership]);
         drop(state);
         self.step = Some(Step::Flushing);
-        with.ports.send(with.now, seat, Owner::Probe, Operation::Flush);
+        with.ports.send(with.now, membership, Owner::Probe, Operation::Flush);
         true
     }
 
@@ -272,21 +282,21 @@ impl Prober {
 }
 
 /// Keeps what is wrong with a leg, for people.
-fn note(with: &Surroundings<'_>, leg: usize, why: String) {
+fn note(with: &QueueParts<'_>, leg: usize, why: String) {
     if let Some(leg) = with.shared.lock().members.legs.get_mut(leg) {
         leg.error = Some(why);
     }
 }
 
 /// A leg to which everything is copied.
-fn copied(state: &State) -> Option<Seat> {
+fn copied(state: &State) -> Option<Membership> {
     let legs = state.members.legs.iter().enumerate();
     let mut done = legs.filter(|(_, leg)| leg.state == LegState::Resynchronizing && leg.pending.count() == 0);
-    done.next().map(|(leg, found)| Seat { leg, tenure: found.tenure })
+    done.next().map(|(leg, found)| Membership { leg, tenure: found.tenure })
 }
 
 /// A leg that is out and may be looked at.
-fn returned(state: &State, now: Instant) -> Option<(Seat, Area)> {
+fn returned(state: &State, now: Instant) -> Option<(Membership, Area)> {
     let legs = state.members.legs.iter().enumerate();
     let mut ready = legs.filter(|(_, leg)| {
         let reachable =
@@ -298,33 +308,35 @@ fn returned(state: &State, now: Instant) -> Option<(Seat, Area)> {
     let turn = usize::try_from(now.as_nanos() / 1_000_000_000).unwrap_or(0);
     let (leg, found) = if count > 0 { ready.nth(turn % count)? } else { return None };
     let medium = found.medium.as_ref()?;
-    Some((Seat { leg, tenure: found.tenure }, Area::new(medium.reserve, medium.block_size)))
+    Some((Membership { leg, tenure: found.tenure }, Area::new(medium.reserve, medium.block_size)))
 }
 
 /// What a leg that is out holds, or why it must not take part.
-fn verdict(state: &State, leg: usize, found: &Found) -> Result<Content, String> {
+fn verdict(state: &State, leg: usize, found: &Found) -> Result<Content, OpenError> {
     let members = &state.members;
     let content = members.leg(leg).map_or(Content::Blank, |leg| leg.content);
     match found {
         Found::Blank => Ok(Content::Blank),
-        Found::Record(record) if record.layout.uuid != members.layout.uuid => {
-            Err("it holds a leg of another mirror: name the right volume, or clear its last 2 MiB".to_owned())
-        }
-        Found::Record(record) if record.version.generation > members.version.generation => Err(format!(
-            "{} has opened this mirror since: open it anew, and let one host alone use it",
-            record.owner
+        Found::Record(record) if record.layout.uuid != members.layout.uuid => Err(OpenError::new(
+            "it holds a leg of another mirror: name the right volume, or clear its last 2 MiB",
         )),
-        Found::Record(record) if usize::from(record.leg) != leg => Err(format!(
+        Found::Record(record) if record.version.generation > members.version.generation => {
+            Err(OpenError::new(format!(
+                "{} has opened this mirror since: open it anew, and let one host alone use it",
+                record.owner
+            )))
+        }
+        Found::Record(record) if usize::from(record.leg) != leg => Err(OpenError::new(format!(
             "it is leg {} of this mirror, and stands in the place of leg {leg}: write the legs in their order",
             record.leg
-        )),
+        ))),
         Found::Record(_) => Ok(content),
         Found::Damaged => Ok(Content::Blank),
-        Found::Later(version) => {
-            Err(format!("its superblock has version {version}, which this program does not know"))
-        }
+        Found::Later(version) => Err(OpenError::new(format!(
+            "its superblock has version {version}, which this program does not know"
+        ))),
         Found::Foreign => {
-            Err("its last 2 MiB hold something else: name the right volume, or clear them".to_owned())
+            Err(OpenError::new("its last 2 MiB hold something else: name the right volume, or clear them"))
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::ports::{Ended, Owner, Ports};
 use crate::prober::Prober;
 use crate::recorder::Recorder;
 use crate::shared::Shared;
-use crate::tasks::{Surroundings, Tasks};
+use crate::tasks::{QueueParts, Tasks};
 
 /// See the module.
 pub(crate) struct MirrorQueue {
@@ -40,9 +40,9 @@ pub(crate) struct MirrorQueue {
 }
 
 /// The parts of a queue that an action of one of them needs.
-macro_rules! surroundings {
+macro_rules! parts {
     ($queue:ident, $now:expr) => {
-        &mut Surroundings {
+        &mut QueueParts {
             shared: &$queue.shared,
             ports: &mut $queue.ports,
             memory: &$queue.memory,
@@ -79,38 +79,38 @@ impl MirrorQueue {
         let some = news.changed || !news.granted.is_empty();
         for number in news.granted {
             if number == COPY_LOCK {
-                self.copier.granted(surroundings!(self, now));
+                self.copier.granted(parts!(self, now));
             } else {
-                self.tasks.granted(surroundings!(self, now), number);
+                self.tasks.granted(parts!(self, now), number);
             }
         }
         if news.changed || self.tasks.poll_timeout().is_some_and(|at| at <= now) {
-            self.tasks.look(surroundings!(self, now));
+            self.tasks.look(parts!(self, now));
         }
         some
     }
 
     fn answer(&mut self, now: Instant, ended: Ended) {
-        let Ended { owner, seat, .. } = ended;
-        let with = surroundings!(self, now);
+        let Ended { owner, membership, .. } = ended;
+        let with = parts!(self, now);
         match owner {
             Owner::Task { task, part } => self.tasks.answered(with, task, part, ended),
-            Owner::Record => self.recorder.answered(with, seat, ended.result),
-            Owner::Log => self.log_writer.answered(with, seat, ended.result),
-            Owner::Copy => self.copier.answered(with, seat, ended.result),
-            Owner::Clean => self.cleaner.answered(with, seat, ended.result),
-            Owner::Probe => self.prober.answered(with, seat, ended.result),
+            Owner::Record => self.recorder.answered(with, membership, ended.result),
+            Owner::Log => self.log_writer.answered(with, membership, ended.result),
+            Owner::Copy => self.copier.answered(with, membership, ended.result),
+            Owner::Clean => self.cleaner.answered(with, membership, ended.result),
+            Owner::Probe => self.prober.answered(with, membership, ended.result),
         }
     }
 
     /// Does once what can be done. True if anything was.
     fn turn(&mut self, now: Instant) -> bool {
         let mut some = self.hear(now);
-        some |= self.recorder.work(surroundings!(self, now));
-        some |= self.log_writer.work(surroundings!(self, now));
-        some |= self.cleaner.work(surroundings!(self, now));
-        some |= self.copier.work(surroundings!(self, now));
-        some |= self.prober.work(surroundings!(self, now), &self.context);
+        some |= self.recorder.work(parts!(self, now));
+        some |= self.log_writer.work(parts!(self, now));
+        some |= self.cleaner.work(parts!(self, now));
+        some |= self.copier.work(parts!(self, now));
+        some |= self.prober.work(parts!(self, now), &self.context);
         let mut ended = std::mem::take(&mut self.ended);
         some |= self.ports.poll(now, &mut ended);
         for answer in ended.drain(..) {
@@ -150,7 +150,7 @@ impl VolumeQueue for MirrorQueue {
         } else if request.operation.extent().is_some_and(|extent| extent.blocks == 0) {
             self.tasks.end(Completion { tag: request.tag, result: Ok(nothing(request.operation)) });
         } else {
-            self.tasks.begin(surroundings!(self, now), request);
+            self.tasks.begin(parts!(self, now), request);
         }
         // What was given to legs is polled with the next poll of this queue.
         self.wake();
@@ -159,7 +159,7 @@ impl VolumeQueue for MirrorQueue {
 
     fn cancel(&mut self, tag: Tag) {
         let now = self.now;
-        self.tasks.cancel(surroundings!(self, now), tag);
+        self.tasks.cancel(parts!(self, now), tag);
         self.wake();
     }
 

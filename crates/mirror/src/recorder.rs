@@ -4,10 +4,10 @@ use buf::Buf;
 use protocol::Instant;
 use volume::{Durability, Extent, Failure, Operation, Outcome};
 
-use crate::members::{Record, Seat};
+use crate::members::{Membership, Record};
 use crate::ports::Owner;
 use crate::spread::Spread;
-use crate::tasks::Surroundings;
+use crate::tasks::QueueParts;
 
 /// A record that this queue is writing.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ struct Writing {
 }
 
 /// A block with these first bytes, in memory that the leg takes.
-pub(crate) fn block(with: &Surroundings<'_>, size: u32, bytes: &[u8]) -> Buf {
+pub(crate) fn block(with: &QueueParts<'_>, size: u32, bytes: &[u8]) -> Buf {
     let mut block = with.buffer(size as usize);
     block.fill(0);
     if let Some(first) = block.get_mut(..bytes.len()) {
@@ -33,31 +33,44 @@ pub(crate) fn block(with: &Surroundings<'_>, size: u32, bytes: &[u8]) -> Buf {
 }
 
 /// Writes a block of a leg's own, `unit` blocks after the first. The request is counted already.
-pub(crate) fn write_unit(with: &mut Surroundings<'_>, seat: Seat, owner: Owner, unit: u64, bytes: &[u8]) {
+pub(crate) fn write_unit(
+    with: &mut QueueParts<'_>,
+    membership: Membership,
+    owner: Owner,
+    unit: u64,
+    bytes: &[u8],
+) {
     let state = with.shared.lock();
-    let medium = state.members.leg(seat.leg).and_then(|leg| leg.medium.as_ref());
+    let medium = state.members.leg(membership.leg).and_then(|leg| leg.medium.as_ref());
     let (reserve, size) = medium.map_or((0, 512), |medium| (medium.reserve, medium.block_size));
     drop(state);
     let data = block(with, size, bytes).freeze().into();
     let extent = Extent::new(reserve + unit, 1);
     let operation = Operation::Write { extent, data, durability: Durability::Durable };
-    with.ports.send(with.now, seat, owner, operation);
+    with.ports.send(with.now, membership, owner, operation);
 }
 
 impl Recorder {
     /// Begins what is due, and ends what is done. True if anything happened.
-    pub(crate) fn work(&mut self, with: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn work(&mut self, with: &mut QueueParts<'_>) -> bool {
         if self.writing.is_some() {
             return self.end(with);
         }
-        let begun = with.shared.lock().members.begin_record(with.queue, with.now);
+        let mut state = with.shared.lock();
+        let was_stuck = state.members.stuck().is_some();
+        let begun = state.members.begin_record(with.queue, with.now);
+        if !was_stuck && state.members.stuck().is_some() {
+            // Whoever waits for the record has waited long enough.
+            state.tell_all();
+        }
+        drop(state);
         match begun {
             Ok(Record { epoch, slot, blocks }) => {
                 self.due = None;
-                let seats: Vec<Seat> = blocks.iter().map(|(seat, _)| *seat).collect();
-                self.writing = Some(Writing { epoch, spread: Spread::new(&seats) });
-                for (seat, bytes) in blocks {
-                    write_unit(with, seat, Owner::Record, wire::widen(slot), &bytes);
+                let memberships: Vec<Membership> = blocks.iter().map(|(membership, _)| *membership).collect();
+                self.writing = Some(Writing { epoch, spread: Spread::new(&memberships) });
+                for (membership, bytes) in blocks {
+                    write_unit(with, membership, Owner::Record, wire::widen(slot), &bytes);
                 }
                 true
             }
@@ -71,16 +84,16 @@ impl Recorder {
     /// A leg has answered.
     pub(crate) fn answered(
         &mut self,
-        with: &mut Surroundings<'_>,
-        seat: Seat,
+        with: &mut QueueParts<'_>,
+        membership: Membership,
         result: Result<Outcome, Failure>,
     ) {
         if let Some(writing) = &mut self.writing {
-            writing.spread.answered(with.shared, seat, "recording an epoch", result, with.now);
+            writing.spread.answered(with.shared, membership, "recording an epoch", result, with.now);
         }
     }
 
-    fn end(&mut self, with: &mut Surroundings<'_>) -> bool {
+    fn end(&mut self, with: &mut QueueParts<'_>) -> bool {
         let timeout = with.shared.shape.timeout;
         let Some(Writing { epoch, spread }) =
             self.writing.take_if(|writing| writing.spread.settle(with.shared, timeout, with.now))

@@ -11,7 +11,7 @@ use volume::{Extent, Features, Geometry, Limits, Listeners, OpenError, Volume, V
 use crate::bits::Bits;
 use crate::dirty_log::DirtyLog;
 use crate::limits::ABANDONED;
-use crate::members::{Dropped, LegState, Medium, Members, Seat};
+use crate::members::{Dropped, LegState, Medium, Members, Membership};
 use crate::range_locks::{Holder, RangeLocks};
 
 /// Opens a leg that was not there when the mirror was opened, on another thread.
@@ -38,6 +38,8 @@ pub(crate) struct Shape {
     pub(crate) takeover: bool,
     /// The legs' URLs, without secrets.
     pub(crate) urls: Vec<String>,
+    /// Data of others on legs that are new may be lost.
+    pub(crate) overwrite: bool,
 }
 
 /// A queue, as the others see it.
@@ -53,7 +55,7 @@ struct QueueEntry {
 /// Blocks that one leg could not read, and others could.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Repair {
-    pub(crate) seat: Seat,
+    pub(crate) membership: Membership,
     pub(crate) extent: Extent,
 }
 
@@ -79,7 +81,7 @@ pub(crate) struct State {
     pub(crate) log_error: Option<VolumeErrorKind>,
     pub(crate) path_changes: u64,
     listeners: Arc<Listeners>,
-    pub(crate) trouble: Option<String>,
+    pub(crate) last_error: Option<String>,
     queues: Vec<QueueEntry>,
     last_queue: u64,
 }
@@ -132,7 +134,7 @@ impl State {
             log_error: None,
             path_changes: 0,
             listeners: Arc::default(),
-            trouble: None,
+            last_error: None,
             queues: Vec::new(),
             last_queue: 0,
         }
@@ -195,8 +197,8 @@ impl State {
     }
 
     /// A leg failed a request: it goes out, unless it is the last.
-    pub(crate) fn fail(&mut self, seat: Seat, why: String, now: Instant) -> Failed {
-        match self.members.drop_leg(seat, why, now) {
+    pub(crate) fn fail(&mut self, membership: Membership, why: String, now: Instant) -> Failed {
+        match self.members.drop_leg(membership, why, now) {
             Dropped::Last => Failed::Request,
             Dropped::Out => {
                 self.path_changed();
@@ -204,6 +206,12 @@ impl State {
                 Failed::WithoutLeg
             }
         }
+    }
+
+    /// True if a region is still to be copied to a leg.
+    pub(crate) fn lacks(&self, membership: Membership, region: u64) -> bool {
+        let leg = self.members.leg(membership.leg);
+        leg.is_some_and(|leg| leg.state == LegState::Resynchronizing && leg.pending.contains(region))
     }
 
     /// True if a leg holds a region.
@@ -237,7 +245,7 @@ impl State {
         if !self.fenced {
             self.fenced = true;
             self.path_changed();
-            self.trouble = Some(
+            self.last_error = Some(
                 "another host has taken this mirror over by a reservation on its legs: open it anew to take it back".to_owned(),
             );
             self.tell_all();
@@ -256,15 +264,15 @@ impl State {
     }
 
     /// A leg has this request of a queue that is gone: nobody will hear of its end.
-    pub(crate) fn abandon(&mut self, seat: Seat, now: Instant) {
-        self.members.end(seat.leg);
-        let resynchronizing = self.members.state(seat) == Some(LegState::Resynchronizing);
+    pub(crate) fn abandon(&mut self, membership: Membership, now: Instant) {
+        self.members.end(membership.leg);
+        let resynchronizing = self.members.state(membership) == Some(LegState::Resynchronizing);
         if resynchronizing {
             let why = "a queue with requests to it was closed while it was resynchronised".to_owned();
-            self.members.drop_leg(seat, why, now);
+            self.members.drop_leg(membership, why, now);
         }
         self.suspects_rest_until = self.suspects_rest_until.max(now + ABANDONED);
-        if let Some(leg) = self.members.legs.get_mut(seat.leg) {
+        if let Some(leg) = self.members.legs.get_mut(membership.leg) {
             leg.rests_until = leg.rests_until.max(now + ABANDONED);
         }
     }
@@ -279,18 +287,18 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A leg that was not there is open: true if it fits.
-    pub(crate) fn join(&self, leg: usize, volume: Arc<dyn Volume>) -> Result<(), String> {
-        let misfit = self.misfit(&*volume);
+    /// A leg that was not there is open, and takes part from now on if it fits.
+    pub(crate) fn join(&self, leg: usize, volume: Arc<dyn Volume>) -> Result<(), OpenError> {
+        self.check_shape(&*volume)?;
         let medium = Medium::new(volume, self.shape.geometry.block_size)
-            .ok_or_else(|| "it is too small, or its blocks are larger than the mirror's".to_owned())?;
+            .ok_or_else(|| OpenError::new("it is too small, or its blocks are larger than the mirror's"))?;
         let mut state = self.lock();
-        let needed = state.members.leg(leg).map_or(u64::MAX, |_| self.room_needed(&state));
-        if let Some(misfit) = misfit {
-            return Err(misfit);
-        }
+        let needed = self.room_needed(&state);
         if medium.room() < needed {
-            return Err(format!("it has room for {} bytes of data, and {needed} are needed", medium.room()));
+            let room = medium.room();
+            return Err(OpenError::new(format!(
+                "it has room for {room} bytes of data, and {needed} are needed"
+            )));
         }
         if let Some(leg) = state.members.legs.get_mut(leg) {
             leg.medium = Some(medium);
@@ -313,16 +321,17 @@ impl Shared {
     }
 
     /// What keeps a volume from being a leg of a mirror that is open already.
-    fn misfit(&self, volume: &dyn Volume) -> Option<String> {
+    fn check_shape(&self, volume: &dyn Volume) -> Result<(), OpenError> {
         let (limits, features) = (volume.limits(), volume.features());
         if features.contains(Features::READ_ONLY) {
-            return Some("it cannot be written".to_owned());
+            return Err(OpenError::new("it cannot be written"));
         }
-        (limits.max_transfer < self.shape.limits.max_transfer).then(|| {
-            format!(
-                "it takes {} bytes at a time, and the mirror was opened for {}",
-                limits.max_transfer, self.shape.limits.max_transfer
-            )
-        })
+        let (theirs, ours) = (limits.max_transfer, self.shape.limits.max_transfer);
+        if theirs < ours {
+            return Err(OpenError::new(format!(
+                "it takes {theirs} bytes at a time, and the mirror was opened for {ours}: open the mirror again"
+            )));
+        }
+        Ok(())
     }
 }

@@ -5,42 +5,42 @@ use std::time::Duration;
 use protocol::Instant;
 use volume::{Failure, Outcome, VolumeErrorKind};
 
-use crate::members::{Members, Seat};
+use crate::members::{Members, Membership};
 use crate::shared::{Failed, Shared};
 
 /// The legs that have it to do, and those that have done it.
 #[derive(Debug, Default)]
 pub(crate) struct Spread {
-    pending: Vec<Seat>,
-    done: Vec<Seat>,
+    pending: Vec<Membership>,
+    done: Vec<Membership>,
     first: Option<Instant>,
     failure: Option<VolumeErrorKind>,
 }
 
 impl Spread {
-    pub(crate) fn new(seats: &[Seat]) -> Self {
-        Self { pending: seats.to_vec(), ..Self::default() }
+    pub(crate) fn new(memberships: &[Membership]) -> Self {
+        Self { pending: memberships.to_vec(), ..Self::default() }
     }
 
     /// A leg has answered.
     pub(crate) fn answered(
         &mut self,
         shared: &Shared,
-        seat: Seat,
+        membership: Membership,
         what: &str,
         result: Result<Outcome, Failure>,
         now: Instant,
     ) {
-        let Some(index) = self.pending.iter().position(|pending| *pending == seat) else { return };
+        let Some(index) = self.pending.iter().position(|pending| *pending == membership) else { return };
         self.pending.swap_remove(index);
         match result {
             Ok(_) => {
-                self.done.push(seat);
+                self.done.push(membership);
                 self.first.get_or_insert(now);
             }
             Err(Failure { kind: VolumeErrorKind::ReservationConflict, .. }) => shared.lock().fence(),
             Err(Failure { kind, .. }) => {
-                if shared.lock().fail(seat, format!("{what} failed: {kind}"), now) == Failed::Request {
+                if shared.lock().fail(membership, format!("{what} failed: {kind}"), now) == Failed::Request {
                     self.failure = Some(kind);
                 }
             }
@@ -54,9 +54,9 @@ impl Spread {
         }
         let mut state = shared.lock();
         if self.deadline(timeout).is_some_and(|deadline| deadline <= now) {
-            for seat in self.pending.clone() {
-                if state.members.counts(seat) {
-                    state.fail(seat, late(timeout), now);
+            for membership in self.pending.clone() {
+                if state.members.counts(membership) {
+                    state.fail(membership, late(timeout), now);
                 }
             }
             // The last leg stays, and is looked at again only after as long.
@@ -67,7 +67,7 @@ impl Spread {
     }
 
     fn forget(&mut self, members: &Members) {
-        self.pending.retain(|seat| members.counts(*seat));
+        self.pending.retain(|membership| members.counts(*membership));
     }
 
     /// When legs that have not answered are put out.
@@ -76,7 +76,7 @@ impl Spread {
     }
 
     /// The legs that have done it.
-    pub(crate) fn done(&self) -> &[Seat] {
+    pub(crate) fn done(&self) -> &[Membership] {
         &self.done
     }
 

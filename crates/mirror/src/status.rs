@@ -36,13 +36,13 @@ pub struct LegStatus {
 
 impl Status {
     /// What is to be said of each leg that is not in sync.
-    pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
-        self.legs.iter().enumerate().filter_map(|(index, leg)| leg.trouble(index))
+    pub(crate) fn errors(&self) -> impl Iterator<Item = String> {
+        self.legs.iter().enumerate().filter_map(|(index, leg)| leg.last_error(index))
     }
 }
 
 impl LegStatus {
-    fn trouble(&self, index: usize) -> Option<String> {
+    fn last_error(&self, index: usize) -> Option<String> {
         let why = self.error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
         match self.state {
             LegState::InSync => None,

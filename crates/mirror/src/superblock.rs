@@ -1,7 +1,7 @@
 //! The superblock: what a leg says of the mirror that it belongs to.
 //!
 //! Each change of who is in sync is an epoch, and each opening a generation. Whoever opens the mirror believes the newest record among enough legs
-//! ([`super::assembly`]). The record is one block of the leg, so that it is written whole or not at all, and has a checksum for what is not.
+//! (`assembly.rs`). The record is one block of the leg, so that it is written whole or not at all, and has a checksum for what is not.
 
 use wire::{Full, Reader, Truncated, Writer};
 

@@ -16,7 +16,7 @@ use volume::{
 
 use crate::compare::first_difference;
 use crate::limits::BUSY;
-use crate::members::{LegState, Medium, Seat};
+use crate::members::{LegState, Medium, Membership};
 use crate::planted::{Fault, planted};
 use crate::ports::{Ended, Owner, Ports, Sent, on_leg};
 use crate::range_locks::{Holder, LockMode};
@@ -24,7 +24,7 @@ use crate::shared::{Failed, Repair, Shared, State};
 use crate::spread::late;
 
 /// What a request needs beside itself.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct QueueParts<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) ports: &'a mut Ports,
     /// The queue's own memory.
@@ -33,7 +33,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) now: Instant,
 }
 
-impl Surroundings<'_> {
+impl QueueParts<'_> {
     /// A buffer of the queue's own, or of the heap where that is used up.
     pub(crate) fn buffer(&self, len: usize) -> Buf {
         self.memory.take(len).unwrap_or_else(|| Buf::zeroed(len))
@@ -76,8 +76,8 @@ struct ReadPart {
     /// Legs that could not, by bit.
     tried: u32,
     /// Those of them whose medium could not.
-    unreadable: Vec<Seat>,
-    sent: Option<(Seat, Sent, Instant)>,
+    unreadable: Vec<Membership>,
+    sent: Option<(Membership, Sent, Instant)>,
     /// When to ask again a leg that had too much to do.
     again_at: Option<Instant>,
     failure: Option<VolumeErrorKind>,
@@ -91,7 +91,7 @@ struct WritePart {
     extent: Extent,
     /// Where it is in the request's data.
     offset: usize,
-    seat: Seat,
+    membership: Membership,
     end: Option<bool>,
     again_at: Option<Instant>,
 }
@@ -159,7 +159,7 @@ impl Tasks {
     }
 
     /// Begins a request that fits the volume and is not empty.
-    pub(crate) fn begin(&mut self, with: &mut Surroundings<'_>, request: Request) {
+    pub(crate) fn begin(&mut self, with: &mut QueueParts<'_>, request: Request) {
         let Request { tag, operation } = request;
         let extent = operation.extent().unwrap_or(Extent::new(0, 0));
         let Some(work) = Work::of(operation) else {
@@ -193,7 +193,7 @@ impl Tasks {
     }
 
     /// The request has its blocks.
-    pub(crate) fn granted(&mut self, with: &mut Surroundings<'_>, number: u64) {
+    pub(crate) fn granted(&mut self, with: &mut QueueParts<'_>, number: u64) {
         self.with_task(with, number, |task, with| {
             if task.stage != Stage::Locking {
                 return Next::Wait;
@@ -208,9 +208,9 @@ impl Tasks {
 
     fn with_task(
         &mut self,
-        with: &mut Surroundings<'_>,
+        with: &mut QueueParts<'_>,
         number: u64,
-        act: impl FnOnce(&mut Task, &mut Surroundings<'_>) -> Next,
+        act: impl FnOnce(&mut Task, &mut QueueParts<'_>) -> Next,
     ) {
         let Some(mut task) = self.tasks.remove(&number) else { return };
         match act(&mut task, with) {
@@ -228,7 +228,7 @@ impl Tasks {
     }
 
     /// A leg has ended a part of a request.
-    pub(crate) fn answered(&mut self, with: &mut Surroundings<'_>, number: u64, part: usize, ended: Ended) {
+    pub(crate) fn answered(&mut self, with: &mut QueueParts<'_>, number: u64, part: usize, ended: Ended) {
         self.with_task(with, number, |task, with| match task.stage {
             Stage::Reading => task.has_read(with, number, part, ended),
             _ => task.has_written(with, part, ended),
@@ -236,7 +236,7 @@ impl Tasks {
     }
 
     /// Legs, log or record have changed, or it is time: every request looks what that means for it.
-    pub(crate) fn look(&mut self, with: &mut Surroundings<'_>) {
+    pub(crate) fn look(&mut self, with: &mut QueueParts<'_>) {
         self.deadline = None;
         let numbers: Vec<u64> = self.tasks.keys().copied().collect();
         for number in numbers {
@@ -245,15 +245,15 @@ impl Tasks {
     }
 
     /// Asks that a request end soon: one that waits ends, one that reads is cancelled on its leg, one that writes goes on, as legs would differ.
-    pub(crate) fn cancel(&mut self, with: &mut Surroundings<'_>, tag: Tag) {
+    pub(crate) fn cancel(&mut self, with: &mut QueueParts<'_>, tag: Tag) {
         let found = self.tasks.iter().find(|(_, task)| task.tag == tag).map(|(number, _)| *number);
         let Some(number) = found else { return };
         self.with_task(with, number, |task, with| match task.stage {
             Stage::Locking | Stage::Logging(_) => Next::End(task.fail(VolumeErrorKind::Cancelled)),
             Stage::Reading => {
                 task.cancelled = true;
-                for (seat, sent, _) in task.reads.iter().filter_map(|part| part.sent) {
-                    with.ports.cancel(seat, sent);
+                for (membership, sent, _) in task.reads.iter().filter_map(|part| part.sent) {
+                    with.ports.cancel(membership, sent);
                 }
                 task.reads_end(with, number)
             }
@@ -320,7 +320,7 @@ impl Task {
     }
 
     /// Lets the blocks go, and the log know.
-    fn release(&mut self, with: &mut Surroundings<'_>, number: u64, well: bool) {
+    fn release(&mut self, with: &mut QueueParts<'_>, number: u64, well: bool) {
         let mut state = with.shared.lock();
         if self.logged {
             state.log.end_write(self.extent, with.now);
@@ -342,7 +342,7 @@ impl Task {
         [read, again, late].into_iter().flatten().min()
     }
 
-    fn look(&mut self, with: &mut Surroundings<'_>, number: u64) -> Next {
+    fn look(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
         if with.shared.lock().fenced && matches!(self.stage, Stage::Locking | Stage::Logging(_)) {
             return Next::End(self.fail(VolumeErrorKind::ReservationConflict));
         }
@@ -367,7 +367,7 @@ impl Task {
 
     // What reads.
 
-    fn read(&mut self, with: &mut Surroundings<'_>, number: u64) -> Next {
+    fn read(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
         self.stage = Stage::Reading;
         let placement = with.shared.lock().members.placement;
         let pieces: Vec<Extent> = placement.pieces(self.extent).collect();
@@ -401,7 +401,7 @@ impl Task {
     }
 
     /// Asks the next leg for a part.
-    fn ask(&mut self, with: &mut Surroundings<'_>, number: u64, index: usize) {
+    fn ask(&mut self, with: &mut QueueParts<'_>, number: u64, index: usize) {
         let cancelled = self.cancelled;
         let Some(part) = self.reads.get_mut(index) else { return };
         part.sent = None;
@@ -418,16 +418,16 @@ impl Task {
         let placement = state.members.placement;
         let in_sync = state.members.in_sync(placement.row(part.extent.start));
         // Where legs may differ all reads see the first one's blocks, unless those cannot be read.
-        let seat = in_sync.into_iter().find(|seat| part.tried & (1 << seat.leg) == 0);
-        let found = seat.and_then(|seat| {
-            let leg = state.members.leg(seat.leg)?;
-            Some((seat, leg.member?, leg.medium.as_ref()?.clone()))
+        let membership = in_sync.into_iter().find(|membership| part.tried & (1 << membership.leg) == 0);
+        let found = membership.and_then(|membership| {
+            let leg = state.members.leg(membership.leg)?;
+            Some((membership, leg.member?, leg.medium.as_ref()?.clone()))
         });
-        let Some((seat, member, medium)) = found else {
+        let Some((membership, member, medium)) = found else {
             part.failure.get_or_insert(VolumeErrorKind::Unreachable);
             return;
         };
-        state.members.begin(&[seat]);
+        state.members.begin(&[membership]);
         drop(state);
         (part.failure, part.factor) = (None, medium.factor);
         let at = placement.block_on(member, part.extent.start);
@@ -442,11 +442,12 @@ impl Task {
                 Operation::Read { extent, into }
             }
         };
-        let sent = with.ports.send(with.now, seat, Owner::Task { task: number, part: index }, operation);
-        part.sent = Some((seat, sent, with.now));
+        let sent =
+            with.ports.send(with.now, membership, Owner::Task { task: number, part: index }, operation);
+        part.sent = Some((membership, sent, with.now));
     }
 
-    fn has_read(&mut self, with: &mut Surroundings<'_>, number: u64, index: usize, ended: Ended) -> Next {
+    fn has_read(&mut self, with: &mut QueueParts<'_>, number: u64, index: usize, ended: Ended) -> Next {
         let Some(part) = self.reads.get_mut(index) else { return Next::Wait };
         part.sent = None;
         match ended.result {
@@ -454,7 +455,8 @@ impl Task {
             Ok(outcome) => {
                 part.outcome = Some(outcome);
                 let mut state = with.shared.lock();
-                let repairs = part.unreadable.drain(..).map(|seat| Repair { seat, extent: part.extent });
+                let repairs =
+                    part.unreadable.drain(..).map(|membership| Repair { membership, extent: part.extent });
                 state.repairs.extend(repairs);
                 if !state.repairs.is_empty() {
                     state.tell_all();
@@ -463,7 +465,7 @@ impl Task {
             Err(Failure { kind, memory }) => {
                 part.memory = memory.or(part.memory.take());
                 part.failure = Some(kind);
-                self.read_failed(with, number, index, ended.seat, kind);
+                self.read_failed(with, number, index, ended.membership, kind);
             }
         }
         self.reads_end(with, number)
@@ -471,10 +473,10 @@ impl Task {
 
     fn read_failed(
         &mut self,
-        with: &mut Surroundings<'_>,
+        with: &mut QueueParts<'_>,
         number: u64,
         index: usize,
-        seat: Seat,
+        membership: Membership,
         kind: VolumeErrorKind,
     ) {
         let begun = self.begun;
@@ -487,14 +489,14 @@ impl Task {
                 part.again_at = Some(with.now + BUSY);
                 return;
             }
-            VolumeErrorKind::Media | VolumeErrorKind::Protection => part.unreadable.push(seat),
+            VolumeErrorKind::Media | VolumeErrorKind::Protection => part.unreadable.push(membership),
             // It was put out for being late.
             VolumeErrorKind::Cancelled => {}
             _ => {
-                with.shared.lock().fail(seat, format!("a read failed: {kind}"), with.now);
+                with.shared.lock().fail(membership, format!("a read failed: {kind}"), with.now);
             }
         }
-        part.tried |= 1 << seat.leg;
+        part.tried |= 1 << membership.leg;
         let before = part.failure;
         self.ask(with, number, index);
         // If nobody else has it, the leg's own failure is what the request ends with.
@@ -503,7 +505,7 @@ impl Task {
         }
     }
 
-    fn look_at_reads(&mut self, with: &mut Surroundings<'_>, number: u64) -> Next {
+    fn look_at_reads(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
         let timeout = with.shared.shape.timeout;
         for index in 0..self.reads.len() {
             let Some(part) = self.reads.get(index) else { continue };
@@ -512,27 +514,27 @@ impl Task {
                 continue;
             }
             let late_one = part.sent.filter(|(_, _, at)| *at + timeout <= with.now);
-            let Some((seat, sent, _)) = late_one else { continue };
+            let Some((membership, sent, _)) = late_one else { continue };
             let mut state = with.shared.lock();
             let row = state.members.placement.row(part.extent.start);
-            let others = state.members.in_sync(row).into_iter().any(|other| other.leg != seat.leg);
+            let others = state.members.in_sync(row).into_iter().any(|other| other.leg != membership.leg);
             if others {
-                state.fail(seat, format!("it had not answered a read within {timeout:?}"), with.now);
+                state.fail(membership, format!("it had not answered a read within {timeout:?}"), with.now);
             }
             drop(state);
             if others {
-                with.ports.cancel(seat, sent);
+                with.ports.cancel(membership, sent);
             }
             if let Some(part) = self.reads.get_mut(index) {
                 // Asked for once; the leg ends it in its own time.
-                part.sent = Some((seat, sent, with.now));
+                part.sent = Some((membership, sent, with.now));
             }
         }
         self.reads_end(with, number)
     }
 
     /// Goes on once all parts are read, or fails once no part is under way.
-    fn reads_end(&mut self, with: &mut Surroundings<'_>, number: u64) -> Next {
+    fn reads_end(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
         if self.reads.iter().any(|part| part.sent.is_some()) {
             return Next::Wait;
         }
@@ -552,7 +554,7 @@ impl Task {
         self.has_all(with, number)
     }
 
-    fn has_all(&mut self, with: &mut Surroundings<'_>, number: u64) -> Next {
+    fn has_all(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
         if matches!(self.work, Work::Verify) {
             return Next::End(Ok(Outcome::Done));
         }
@@ -604,7 +606,7 @@ impl Task {
 
     // What changes something.
 
-    fn log(&mut self, with: &mut Surroundings<'_>, number: u64) -> Next {
+    fn log(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
         let mut state = with.shared.lock();
         if state.fenced {
             drop(state);
@@ -617,7 +619,7 @@ impl Task {
         if durable { self.write(with, number) } else { Next::Wait }
     }
 
-    fn write(&mut self, with: &mut Surroundings<'_>, number: u64) -> Next {
+    fn write(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
         self.stage = Stage::Writing;
         let mut state = with.shared.lock();
         let refused =
@@ -635,15 +637,15 @@ impl Task {
         let flush = matches!(self.work, Work::Flush);
         let pieces: Vec<_> =
             if flush { vec![(whole, state.members.all_writable())] } else { pieces.collect() };
-        for (extent, seats) in pieces {
-            for seat in seats {
-                let leg = state.members.leg(seat.leg);
+        for (extent, memberships) in pieces {
+            for membership in memberships {
+                let leg = state.members.leg(membership.leg);
                 let found = leg.and_then(|leg| Some((leg.member.unwrap_or(0), leg.medium.clone()?)));
                 let Some((member, medium)) = found else { continue };
-                state.members.begin(&[seat]);
+                state.members.begin(&[membership]);
                 media.push((placement.block_on(member, extent.start), medium));
                 let offset = bytes(extent.start - whole.start, size);
-                self.writes.push(WritePart { extent, offset, seat, end: None, again_at: None });
+                self.writes.push(WritePart { extent, offset, membership, end: None, again_at: None });
             }
         }
         drop(state);
@@ -653,14 +655,7 @@ impl Task {
         self.look_at_writes(with, number)
     }
 
-    fn send_write(
-        &mut self,
-        with: &mut Surroundings<'_>,
-        number: u64,
-        index: usize,
-        at: u64,
-        medium: &Medium,
-    ) {
+    fn send_write(&mut self, with: &mut QueueParts<'_>, number: u64, index: usize, at: u64, medium: &Medium) {
         let Some(part) = self.writes.get(index) else { return };
         let extent = on_leg(at, part.extent.blocks, medium.factor);
         let operation = match &self.work {
@@ -680,10 +675,10 @@ impl Task {
             }
             _ => Operation::Flush,
         };
-        with.ports.send(with.now, part.seat, Owner::Task { task: number, part: index }, operation);
+        with.ports.send(with.now, part.membership, Owner::Task { task: number, part: index }, operation);
     }
 
-    fn has_written(&mut self, with: &mut Surroundings<'_>, index: usize, ended: Ended) -> Next {
+    fn has_written(&mut self, with: &mut QueueParts<'_>, index: usize, ended: Ended) -> Next {
         let (now, timeout) = (with.now, with.shared.shape.timeout);
         let late = now.since(self.begun) >= timeout;
         let Some(part) = self.writes.get_mut(index) else { return Next::Wait };
@@ -700,7 +695,7 @@ impl Task {
             Err(Failure { kind, .. }) => {
                 part.end = Some(false);
                 let why = format!("a write or flush failed: {kind}");
-                if with.shared.lock().fail(ended.seat, why, now) == Failed::Request {
+                if with.shared.lock().fail(ended.membership, why, now) == Failed::Request {
                     self.failure = Some(kind);
                 }
             }
@@ -708,7 +703,7 @@ impl Task {
         self.writes_end(with)
     }
 
-    fn look_at_writes(&mut self, with: &mut Surroundings<'_>, number: u64) -> Next {
+    fn look_at_writes(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
         let timeout = with.shared.shape.timeout;
         let is_late = self.first.is_some_and(|first| first + timeout <= with.now);
         if is_late {
@@ -719,18 +714,18 @@ impl Task {
             let Some(part) = self.writes.get_mut(index).filter(|part| part.end.is_none()) else { continue };
             let mut state = with.shared.lock();
             let has_other = state.members.in_sync(state.members.placement.row(part.extent.start)).len() > 1;
-            if is_late && (has_other || state.members.state(part.seat) != Some(LegState::InSync)) {
-                state.fail(part.seat, late(timeout), with.now);
+            if is_late && (has_other || state.members.state(part.membership) != Some(LegState::InSync)) {
+                state.fail(part.membership, late(timeout), with.now);
             }
-            if !state.members.counts(part.seat) {
+            if !state.members.counts(part.membership) {
                 // What it still answers means nothing.
                 part.end = Some(false);
                 part.again_at = None;
             } else if part.again_at.is_some_and(|at| at <= with.now) {
                 part.again_at = None;
-                state.members.begin(&[part.seat]);
+                state.members.begin(&[part.membership]);
                 let placement = state.members.placement;
-                let leg = state.members.leg(part.seat.leg);
+                let leg = state.members.leg(part.membership.leg);
                 let medium = leg.and_then(|leg| Some((leg.member.unwrap_or(0), leg.medium.clone()?)));
                 let start = part.extent.start;
                 drop(state);
@@ -742,7 +737,7 @@ impl Task {
         self.writes_end(with)
     }
 
-    fn writes_end(&mut self, with: &mut Surroundings<'_>) -> Next {
+    fn writes_end(&mut self, with: &mut QueueParts<'_>) -> Next {
         let early =
             planted(Fault::EarlyAcknowledgement) && self.writes.iter().any(|part| part.end == Some(true));
         if !early && self.writes.iter().any(|part| part.end.is_none()) {
@@ -765,7 +760,7 @@ impl Task {
     }
 
     /// Ends well, once the record says which legs have it.
-    fn acknowledge(&mut self, with: &mut Surroundings<'_>) -> Next {
+    fn acknowledge(&mut self, with: &mut QueueParts<'_>) -> Next {
         let state = with.shared.lock();
         let (fenced, recorded, stuck) = (state.fenced, state.members.is_recorded(), state.members.stuck());
         drop(state);

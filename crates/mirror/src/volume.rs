@@ -87,8 +87,8 @@ impl Volume for Mirror {
 
     /// What is wrong with each leg that is not in sync, and how far resynchronisation is.
     fn last_error(&self) -> Option<String> {
-        let trouble = self.shared.lock().trouble.clone();
-        let all: Vec<String> = trouble.into_iter().chain(self.status().troubles()).collect();
+        let last_error = self.shared.lock().last_error.clone();
+        let all: Vec<String> = last_error.into_iter().chain(self.status().errors()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 

@@ -6,7 +6,8 @@ mod model;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::task::Waker;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use buf::{Buf, Pool};
@@ -66,7 +67,19 @@ struct World {
     stamp: u64,
     tag: u64,
     pool: Pool,
+    /// Some queue wants to be polled.
+    bell: Arc<Bell>,
     log: Vec<String>,
+}
+
+/// Remembers that it was woken.
+#[derive(Debug, Default)]
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 type Verdict = Result<(), String>;
@@ -104,8 +117,13 @@ impl World {
             stamp: 0,
             tag: 0,
             pool: Pool::new(64 << 20),
+            bell: Arc::default(),
             log: Vec::new(),
         }
+    }
+
+    fn context(&self) -> QueueContext {
+        QueueContext::new(CoreId(0), Waker::from(Arc::clone(&self.bell)), self.pool.clone())
     }
 
     fn dice(&mut self, sides: u64) -> u64 {
@@ -149,7 +167,7 @@ impl World {
             entropy: Arc::new(move || Box::new(SeededEntropy::new(seed))),
             reopen: Some(reopen),
         });
-        let mut opening = prepared.begin(&context(&self.pool));
+        let mut opening = prepared.begin(&self.context());
         for _ in 0..10_000 {
             if let Some(opened) = opening.poll(self.now) {
                 let mirror = opened.map_err(|error| error.to_string())?;
@@ -164,7 +182,7 @@ impl World {
     }
 
     fn add_queue(&mut self, owner: &mut Owner) {
-        let queue = owner.mirror.open_queue(&context(&self.pool)).unwrap();
+        let queue = owner.mirror.open_queue(&self.context()).unwrap();
         owner.queues.push(Queue { queue, asked: BTreeMap::new() });
     }
 
@@ -388,7 +406,12 @@ impl World {
     fn pass(&mut self, owner: &mut Owner, span: Duration) -> Verdict {
         let until = self.now + span;
         while self.now < until {
+            self.bell.0.store(false, Ordering::Relaxed);
             self.poll(owner, true)?;
+            if self.bell.0.load(Ordering::Relaxed) {
+                self.now = self.now + Duration::from_micros(20);
+                continue;
+            }
             let deadlines = owner.queues.iter().filter_map(|queue| queue.queue.poll_timeout());
             let next = deadlines.min().unwrap_or(until);
             self.now = next.max(self.now + Duration::from_micros(50)).min(until);
@@ -473,10 +496,6 @@ impl crate::shared::Reopen for Again {
             Ok(Box::new(Ready::new(disk.seen_by(self.number))))
         });
     }
-}
-
-fn context(pool: &Pool) -> QueueContext {
-    QueueContext::new(CoreId(0), Waker::noop().clone(), pool.clone())
 }
 
 const STEPS: usize = 250;
@@ -569,11 +588,4 @@ fn a_conflict_is_an_error_of_its_own() {
     }
     assert_eq!(old.mirror.path(), PathState::Inaccessible);
     assert!(old.mirror.last_error().unwrap().contains("another host"));
-}
-
-#[test]
-fn zz_debug() {
-    let seed = std::env::var("SEED").unwrap().parse().unwrap();
-    let setting = [PAIR, THREE, SLABS, SPARE][std::env::var("KIND").unwrap().parse::<usize>().unwrap()];
-    run(setting, seed).unwrap();
 }

@@ -17,19 +17,19 @@ use volume::{
     VolumeErrorKind, VolumeQueue,
 };
 
-pub const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// Openings so far: each gets numbers of its own.
 static OPENINGS: AtomicU64 = AtomicU64::new(0);
 
 /// A volume that is away, or hangs, while the test says so.
 #[derive(Debug)]
-pub struct Leg {
-    pub ram: Arc<dyn Volume>,
-    pub away: Arc<AtomicBool>,
-    pub hangs: Arc<AtomicBool>,
+pub(crate) struct Leg {
+    pub(crate) ram: Arc<dyn Volume>,
+    pub(crate) away: Arc<AtomicBool>,
+    pub(crate) hangs: Arc<AtomicBool>,
     /// Blocks that cannot be read until they are written.
-    pub bad: Arc<Mutex<Option<Extent>>>,
+    pub(crate) bad: Arc<Mutex<Option<Extent>>>,
 }
 
 impl Volume for Leg {
@@ -45,7 +45,15 @@ impl Volume for Leg {
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let inner = self.ram.open_queue(context)?;
         let (away, hangs, bad) = (Arc::clone(&self.away), Arc::clone(&self.hangs), Arc::clone(&self.bad));
-        Ok(Box::new(LegQueue { inner, away, hangs, bad, failed: Vec::new(), held: Vec::new() }))
+        Ok(Box::new(LegQueue {
+            inner,
+            away,
+            hangs,
+            bad,
+            failed: Vec::new(),
+            held: Vec::new(),
+            now: Instant::ZERO,
+        }))
     }
 }
 
@@ -56,6 +64,7 @@ struct LegQueue {
     bad: Arc<Mutex<Option<Extent>>>,
     failed: Vec<Completion>,
     held: Vec<Request>,
+    now: Instant,
 }
 
 impl VolumeQueue for LegQueue {
@@ -86,6 +95,7 @@ impl VolumeQueue for LegQueue {
         self.inner.cancel(tag);
     }
     fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        self.now = now;
         if !self.hangs.load(Ordering::Relaxed) {
             for request in self.held.drain(..) {
                 self.inner.submit(now, request).unwrap();
@@ -95,32 +105,33 @@ impl VolumeQueue for LegQueue {
         self.inner.poll(now, done);
     }
     fn poll_timeout(&self) -> Option<Instant> {
-        self.inner.poll_timeout()
+        let held = (!self.held.is_empty()).then(|| self.now + Duration::from_millis(10));
+        held.or(self.inner.poll_timeout())
     }
 }
 
 /// Volumes by name: `file:NAME`.
 #[derive(Clone, Default)]
-pub struct Shelf(Arc<Mutex<BTreeMap<String, Arc<dyn Volume>>>>);
+pub(crate) struct Shelf(Arc<Mutex<BTreeMap<String, Arc<dyn Volume>>>>);
 
 impl Shelf {
-    pub fn put(&self, name: &str, volume: Arc<dyn Volume>) {
+    pub(crate) fn put(&self, name: &str, volume: Arc<dyn Volume>) {
         self.0.lock().unwrap().insert(name.to_owned(), volume);
     }
 
-    pub fn take(&self, name: &str) {
+    pub(crate) fn take(&self, name: &str) {
         self.0.lock().unwrap().remove(name);
     }
 
     /// A new leg of so many bytes.
-    pub fn leg(&self, name: &str, size: u64) -> Arc<Leg> {
+    pub(crate) fn leg(&self, name: &str, size: u64) -> Arc<Leg> {
         let ram: Arc<dyn Volume> = Arc::new(Ram::new(size, 512).unwrap());
         let leg = Arc::new(Leg { ram, away: Arc::default(), hangs: Arc::default(), bad: Arc::default() });
         self.put(name, Arc::clone(&leg) as Arc<dyn Volume>);
         leg
     }
 
-    pub fn openers(&self) -> Openers {
+    pub(crate) fn openers(&self) -> Openers {
         let mirrors = MirrorOpener {
             owner: "a test".to_owned(),
             entropy: Arc::new(|| Box::new(SeededEntropy::new(OPENINGS.fetch_add(1, Ordering::Relaxed)))),
@@ -130,7 +141,7 @@ impl Shelf {
     }
 
     /// Opens what the URL names, at this time.
-    pub fn open_at(&self, url: &str, now: Instant) -> Opened {
+    pub(crate) fn open_at(&self, url: &str, now: Instant) -> Opened {
         let pool = Pool::new(64 << 20);
         let prepared = self.openers().prepare(&url.parse().unwrap())?;
         let mut opening = prepared.begin(&context(&pool));
@@ -144,7 +155,7 @@ impl Shelf {
         panic!("it is never opened");
     }
 
-    pub fn open(&self, url: &str) -> Opened {
+    pub(crate) fn open(&self, url: &str) -> Opened {
         self.open_at(url, Instant::ZERO)
     }
 }
@@ -180,44 +191,44 @@ impl Opener for Shelf {
     }
 }
 
-pub fn context(pool: &Pool) -> QueueContext {
+pub(crate) fn context(pool: &Pool) -> QueueContext {
     QueueContext::new(CoreId(0), Waker::noop().clone(), pool.clone())
 }
 
 /// A queue, and the time that passes for it.
-pub struct Driven {
-    pub queue: Box<dyn VolumeQueue>,
-    pub now: Instant,
-    pub done: Vec<Completion>,
+pub(crate) struct Driven {
+    pub(crate) queue: Box<dyn VolumeQueue>,
+    pub(crate) now: Instant,
+    pub(crate) done: Vec<Completion>,
     last: u64,
 }
 
 impl Driven {
-    pub fn new(volume: &dyn Volume, now: Instant) -> Self {
+    pub(crate) fn new(volume: &dyn Volume, now: Instant) -> Self {
         let queue = volume.open_queue(&context(&Pool::new(64 << 20))).unwrap();
         Self { queue, now, done: Vec::new(), last: 0 }
     }
 
-    pub fn start(&mut self, operation: Operation) -> Tag {
+    pub(crate) fn start(&mut self, operation: Operation) -> Tag {
         self.last += 1;
         let tag = Tag(self.last);
         self.queue.submit(self.now, Request { tag, operation }).unwrap();
         tag
     }
 
-    pub fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         self.queue.poll(self.now, &mut self.done);
     }
 
     /// Polls without letting time pass, and says how the request ended if it has.
-    pub fn ended(&mut self, tag: Tag) -> Option<Completion> {
+    pub(crate) fn ended(&mut self, tag: Tag) -> Option<Completion> {
         (0..50).for_each(|_| self.turn());
         let place = self.done.iter().position(|completion| completion.tag == tag)?;
         Some(self.done.remove(place))
     }
 
     /// Runs a request, and lets time pass as far as it needs.
-    pub fn run(&mut self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
+    pub(crate) fn run(&mut self, operation: Operation) -> Result<Outcome, VolumeErrorKind> {
         let tag = self.start(operation);
         for _ in 0..10_000 {
             if let Some(completion) = self.ended(tag) {
@@ -229,11 +240,11 @@ impl Driven {
         panic!("it never ends");
     }
 
-    pub fn write(&mut self, start: u64, blocks: u64, byte: u8) -> Result<Outcome, VolumeErrorKind> {
+    pub(crate) fn write(&mut self, start: u64, blocks: u64, byte: u8) -> Result<Outcome, VolumeErrorKind> {
         self.run(write(start, blocks, byte))
     }
 
-    pub fn read(&mut self, start: u64, blocks: u64) -> Result<Vec<u8>, VolumeErrorKind> {
+    pub(crate) fn read(&mut self, start: u64, blocks: u64) -> Result<Vec<u8>, VolumeErrorKind> {
         let into = Buf::zeroed(usize::try_from(blocks * 512).unwrap());
         match self.run(Operation::Read { extent: Extent::new(start, blocks), into })? {
             Outcome::Data(data) => Ok(data.into_one().to_vec()),
@@ -241,12 +252,12 @@ impl Driven {
         }
     }
 
-    pub fn holds(&mut self, start: u64, blocks: u64, byte: u8) -> bool {
+    pub(crate) fn holds(&mut self, start: u64, blocks: u64, byte: u8) -> bool {
         self.read(start, blocks).unwrap().iter().all(|found| *found == byte)
     }
 
     /// Lets so much time pass.
-    pub fn pass(&mut self, time: Duration) {
+    pub(crate) fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {
             self.turn();
@@ -258,12 +269,12 @@ impl Driven {
     }
 }
 
-pub fn write(start: u64, blocks: u64, byte: u8) -> Operation {
+pub(crate) fn write(start: u64, blocks: u64, byte: u8) -> Operation {
     let data = Buf::from(vec![byte; usize::try_from(blocks * 512).unwrap()]).freeze().into();
     Operation::Write { extent: Extent::new(start, blocks), data, durability: Durability::Cached }
 }
 
 /// The content of a leg itself.
-pub fn content(leg: &dyn Volume, start: u64, blocks: u64) -> Vec<u8> {
+pub(crate) fn content(leg: &dyn Volume, start: u64, blocks: u64) -> Vec<u8> {
     Driven::new(leg, Instant::ZERO).read(start, blocks).unwrap()
 }
