@@ -18,7 +18,8 @@ fn a_mirror_in_memory_keeps_its_data_and_is_measured() {
     assert_eq!(check("mirror=[ram:64M,ram:64M]").trim(), KEPT);
     assert_eq!(check("mirror=[ram:16M,ram:16M,ram:16M,ram:16M]?copies=3&slab=1M").trim(), KEPT);
     let url = "mirror=[ram:64M,ram:64M]";
-    let arguments = ["bench", "--json", url, "--rw", "randwrite", "--qd", "8", "--verify", "--runtime", "0.5"];
+    let arguments =
+        ["bench", "--json", url, "--rw", "randwrite", "--qd", "8", "--overwrite", "--runtime", "0.5"];
     let result: Value = serde_json::from_str(&run(&arguments)).unwrap();
     assert!(result["write"]["ios"].as_u64().unwrap() > 100, "{result}");
     assert_eq!(result["errors"].as_u64(), Some(0), "{result}");
