@@ -180,9 +180,8 @@ fn reassemble(
     let claimed: Vec<Role> = roles.clone();
     for (role, seen) in roles.iter_mut().zip(legs) {
         match seen.as_ref().map(|seen| &seen.found) {
-            Some(Found::Record(_)) => {}
             None if role.content == Content::InSync => role.content = Content::Out,
-            None => {}
+            Some(Found::Record(_)) | None => {}
             Some(_) => role.content = Content::Blank,
         }
     }
@@ -309,12 +308,12 @@ fn refuse_unsure(
 fn matches_wishes(wishes: Wishes, layout: &Layout) -> Result<(), OpenError> {
     let members = members_of(layout);
     let whole = usize::from(layout.copies) == members;
-    let wished = wishes.copies.unwrap_or(wire::widen(wishes.legs.saturating_sub(wishes.spares)));
+    let copies = wishes.copies.unwrap_or(wire::widen(wishes.legs.saturating_sub(wishes.spares)));
     let problem = if usize::from(layout.legs) != wishes.legs {
         format!("the mirror was made of {} legs, and the URL names {}", layout.legs, wishes.legs)
     } else if usize::from(layout.spares) != wishes.spares {
         format!("the mirror was made with spares={}", layout.spares)
-    } else if u64::from(layout.copies) != wished {
+    } else if u64::from(layout.copies) != copies {
         format!("the mirror was made with copies={}", layout.copies)
     } else if !whole && layout.slab != wishes.slab {
         format!("the mirror was made with slab={}", layout.slab)
@@ -402,7 +401,7 @@ mod tests {
     fn slabs_have_a_source_in_each_row() {
         let wishes = Wishes { copies: Some(2), slab: 1 << 20, ..wishes(5) };
         let plan = assemble(wishes, &blank(5), UUID).unwrap();
-        assert_eq!(plan.layout.size, 5 * 5 << 20);
+        assert_eq!(plan.layout.size, (5 * 5) << 20);
         let (placement, sources) = (placement(&plan.layout), in_sync(&plan));
         assert!((0..5).all(|row| sources.iter().any(|leg| placement.holds(*leg, row))));
     }

@@ -57,7 +57,9 @@ impl Bits {
     /// Keeps only these regions.
     pub(crate) fn retain(&mut self, keep: impl Fn(u64) -> bool) {
         let gone: Vec<u64> = self.iter().filter(|region| !keep(*region)).collect();
-        gone.into_iter().for_each(|region| self.remove(region));
+        for region in gone {
+            self.remove(region);
+        }
     }
 
     pub(crate) fn unite(&mut self, other: &Self) {

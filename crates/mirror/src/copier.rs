@@ -230,7 +230,7 @@ impl Copier {
             (Step::Reading(asked), result) if *asked == membership => {
                 copy.tried |= 1 << membership.leg;
                 copy.step = Step::Memory;
-                self.source_failed(with, membership, result.err().map(VolumeErrorKind::from));
+                Self::source_failed(with, membership, result.err().map(VolumeErrorKind::from));
                 self.read(with);
             }
             (Step::Asking(asked), Ok(Outcome::Allocation(run))) if *asked == membership => {
@@ -242,7 +242,7 @@ impl Copier {
         }
     }
 
-    fn source_failed(&self, with: &QueueParts<'_>, membership: Membership, kind: Option<VolumeErrorKind>) {
+    fn source_failed(with: &QueueParts<'_>, membership: Membership, kind: Option<VolumeErrorKind>) {
         let mut state = with.shared.lock();
         match kind {
             Some(VolumeErrorKind::ReservationConflict) => state.fence(),
@@ -254,6 +254,7 @@ impl Copier {
     }
 
     /// Writes the chunk, or zeros if there is nothing to write, to all that need it.
+    #[expect(clippy::needless_pass_by_value, reason = "the chunk goes with its write")]
     fn write(&mut self, with: &mut QueueParts<'_>, source: Membership, data: Option<BufList>) {
         let Some(copy) = &mut self.copy else { return };
         let mut state = with.shared.lock();

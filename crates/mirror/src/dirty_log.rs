@@ -184,7 +184,9 @@ impl DirtyLog {
         let Some(part) = self.parts.get_mut(wire::index(part)) else { return };
         (part.writer, part.written) = (None, part.writing);
         let carried = std::mem::take(&mut part.carried);
-        carried.into_iter().for_each(|region| self.durable.insert(region));
+        for region in carried {
+            self.durable.insert(region);
+        }
     }
 
     /// The part could not be written; it may be tried again from `retry_at` on.

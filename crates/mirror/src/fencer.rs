@@ -129,8 +129,7 @@ fn name(registrant: &Registrant) -> String {
         Registrant::Nexus { initiator_port, .. } => initiator_port.to_string(),
         Registrant::Host { nqn, .. } if !nqn.is_empty() => nqn.to_string(),
         Registrant::Host { identifier, .. } => {
-            let digits: String = identifier.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("host {digits}")
+            format!("host {:032x}", u128::from_be_bytes(*identifier))
         }
     }
 }

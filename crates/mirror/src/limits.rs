@@ -60,10 +60,10 @@ pub const CLEANED: usize = 4096;
 
 /// How long a leg is left alone after a queue was dropped that had requests there, which may still take effect: as long as a connection that was lost may
 /// leave a command behind (docs/volume-contract.md).
-pub const ABANDONED: Duration = Duration::from_secs(60);
+pub const ABANDONED: Duration = Duration::from_mins(1);
 
 /// How long a leg is out before a spare takes its place: longer than a machine takes to start again.
-pub const SPARE_AFTER: Duration = Duration::from_secs(120);
+pub const SPARE_AFTER: Duration = Duration::from_mins(2);
 
 /// Time before a request is made again of a leg that had too much to do.
 pub const BUSY: Duration = Duration::from_millis(2);

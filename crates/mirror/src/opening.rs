@@ -327,7 +327,7 @@ impl MirrorOpening {
             // Several legs are sources, and hold whatever they held.
             dirty = Bits::full(regions);
         }
-        let mut members = self.members(now, &plan)?;
+        let mut members = self.members(now, &plan);
         let Ok(Record { blocks, slot, .. }) = members.begin_record(0, now) else {
             return Err(OpenError::new("too few legs are there to record the opening"));
         };
@@ -350,7 +350,7 @@ impl MirrorOpening {
         Ok(())
     }
 
-    fn members(&mut self, now: Instant, plan: &Plan) -> Result<Members, OpenError> {
+    fn members(&mut self, now: Instant, plan: &Plan) -> Members {
         let layout = plan.layout;
         let mut legs = Vec::new();
         for (leg, role) in self.legs.iter().zip(&plan.roles) {
@@ -393,7 +393,7 @@ impl MirrorOpening {
             degraded: self.options.degraded,
         });
         members.include_reachable();
-        Ok(members)
+        members
     }
 
     fn finish(&mut self, now: Instant) -> Option<Opened> {

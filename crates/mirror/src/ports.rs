@@ -71,7 +71,7 @@ pub(crate) struct Ports {
     shared: Arc<Shared>,
     context: QueueContext,
     polls: PollList,
-    ports: Vec<Port>,
+    legs: Vec<Port>,
     children: HashMap<u64, Child>,
     last: u64,
     /// Answers to what could not even be given to a leg.
@@ -92,7 +92,7 @@ impl Ports {
             shared: Arc::clone(shared),
             context: context.clone(),
             polls: PollList::new(legs, context.waker.clone()),
-            ports,
+            legs: ports,
             children: HashMap::new(),
             last: 0,
             refused: Vec::new(),
@@ -121,7 +121,7 @@ impl Ports {
             return Sent(tag);
         }
         self.children.insert(tag.0, Child { owner, membership, changes });
-        if let Some(port) = self.ports.get_mut(membership.leg) {
+        if let Some(port) = self.legs.get_mut(membership.leg) {
             port.under_way += 1;
             port.backlog.push_back(Waiting { request: Request { tag, operation }, looks });
             port.push(now, &self.shared, membership.leg);
@@ -132,7 +132,7 @@ impl Ports {
 
     /// Opens the leg's queue on this core, unless that is done.
     fn open(&mut self, leg: usize) -> Result<(), OpenError> {
-        let Some(port) = self.ports.get_mut(leg) else { return Err(OpenError::new("there is no such leg")) };
+        let Some(port) = self.legs.get_mut(leg) else { return Err(OpenError::new("there is no such leg")) };
         if port.queue.is_some() {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl Ports {
 
     /// Asks that a read end soon.
     pub(crate) fn cancel(&mut self, membership: Membership, sent: Sent) {
-        let Some(port) = self.ports.get_mut(membership.leg) else { return };
+        let Some(port) = self.legs.get_mut(membership.leg) else { return };
         let waiting = port.backlog.iter().position(|waiting| waiting.request.tag == sent.0);
         match (waiting.and_then(|index| port.backlog.remove(index)), &mut port.queue) {
             (Some(Waiting { request, .. }), _) => {
@@ -180,7 +180,7 @@ impl Ports {
         self.polls.take(now, &mut wanted);
         for leg in wanted.drain(..) {
             some = true;
-            let Some(port) = self.ports.get_mut(leg) else { continue };
+            let Some(port) = self.legs.get_mut(leg) else { continue };
             port.push(now, &self.shared, leg);
             let Some(queue) = &mut port.queue else { continue };
             queue.poll(now, &mut answers);

@@ -58,7 +58,7 @@ impl Prober {
                 match prepared {
                     // Whoever was to tell is gone.
                     None if Arc::strong_count(&told) == 1 => {
-                        note(with, leg, "it cannot be prepared".to_owned())
+                        note(with, leg, "it cannot be prepared".to_owned());
                     }
                     None => self.step = Some(Step::Preparing { leg, told }),
                     Some(Ok(prepared)) => {
@@ -308,7 +308,7 @@ fn verdict(state: &State, leg: usize, found: &Found) -> Result<Content, OpenErro
     let members = &state.members;
     let content = members.leg(leg).map_or(Content::Blank, |leg| leg.content);
     match found {
-        Found::Blank => Ok(Content::Blank),
+        Found::Blank | Found::Damaged => Ok(Content::Blank),
         Found::Record(record) if record.layout.uuid != members.layout.uuid => Err(OpenError::new(
             "it holds a leg of another mirror: name the right volume, or clear its last 2 MiB",
         )),
@@ -323,7 +323,6 @@ fn verdict(state: &State, leg: usize, found: &Found) -> Result<Content, OpenErro
             record.leg
         ))),
         Found::Record(_) => Ok(content),
-        Found::Damaged => Ok(Content::Blank),
         Found::Later(version) => Err(OpenError::new(format!(
             "its superblock has version {version}, which this program does not know"
         ))),

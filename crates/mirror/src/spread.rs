@@ -23,6 +23,7 @@ impl Spread {
     }
 
     /// A leg has answered.
+    #[expect(clippy::needless_pass_by_value, reason = "the answer is used up")]
     pub(crate) fn answered(
         &mut self,
         shared: &Shared,

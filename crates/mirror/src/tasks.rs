@@ -116,7 +116,7 @@ struct Task {
 /// The requests of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    tasks: BTreeMap<u64, Task>,
+    under_way: BTreeMap<u64, Task>,
     last: u64,
     ready: Vec<Completion>,
     /// No request has a deadline before.
@@ -132,7 +132,7 @@ enum Next {
 impl Tasks {
     /// Requests under way, and those whose completion nobody has taken yet.
     pub(crate) fn len(&self) -> usize {
-        self.tasks.len() + self.ready.len()
+        self.under_way.len() + self.ready.len()
     }
 
     /// Ends a request at once.
@@ -186,7 +186,7 @@ impl Tasks {
             let holder = Holder { queue: with.queue, number };
             mode.is_none_or(|mode| state.locks.lock(holder, extent, mode))
         };
-        self.tasks.insert(number, task);
+        self.under_way.insert(number, task);
         if locked {
             self.granted(with, number);
         }
@@ -212,13 +212,13 @@ impl Tasks {
         number: u64,
         act: impl FnOnce(&mut Task, &mut QueueParts<'_>) -> Next,
     ) {
-        let Some(mut task) = self.tasks.remove(&number) else { return };
+        let Some(mut task) = self.under_way.remove(&number) else { return };
         match act(&mut task, with) {
             Next::Wait => {
                 if let Some(deadline) = task.deadline(with.shared.shape.timeout) {
                     self.look_at(deadline);
                 }
-                self.tasks.insert(number, task);
+                self.under_way.insert(number, task);
             }
             Next::End(result) => {
                 task.release(with, number, result.is_ok());
@@ -238,7 +238,7 @@ impl Tasks {
     /// Legs, log or record have changed, or it is time: every request looks what that means for it.
     pub(crate) fn look(&mut self, with: &mut QueueParts<'_>) {
         self.deadline = None;
-        let numbers: Vec<u64> = self.tasks.keys().copied().collect();
+        let numbers: Vec<u64> = self.under_way.keys().copied().collect();
         for number in numbers {
             self.with_task(with, number, |task, with| task.look(with, number));
         }
@@ -246,7 +246,7 @@ impl Tasks {
 
     /// Asks that a request end soon: one that waits ends, one that reads is cancelled on its leg, one that writes goes on, as legs would differ.
     pub(crate) fn cancel(&mut self, with: &mut QueueParts<'_>, tag: Tag) {
-        let found = self.tasks.iter().find(|(_, task)| task.tag == tag).map(|(number, _)| *number);
+        let found = self.under_way.iter().find(|(_, task)| task.tag == tag).map(|(number, _)| *number);
         let Some(number) = found else { return };
         self.with_task(with, number, |task, with| match task.stage {
             Stage::Locking | Stage::Logging(_) => Next::End(task.fail(VolumeErrorKind::Cancelled)),
@@ -263,7 +263,7 @@ impl Tasks {
 
     /// The queue is gone: what it was writing is left unfinished.
     pub(crate) fn abandon(&mut self, state: &mut State, now: Instant) {
-        for task in std::mem::take(&mut self.tasks).into_values() {
+        for task in std::mem::take(&mut self.under_way).into_values() {
             if task.logged {
                 if !task.writes.is_empty() {
                     state.suspect(task.extent);
@@ -678,6 +678,7 @@ impl Task {
         with.ports.send(with.now, part.membership, Owner::Task { task: number, part: index }, operation);
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "the answer is used up")]
     fn has_written(&mut self, with: &mut QueueParts<'_>, index: usize, ended: Ended) -> Next {
         let (now, timeout) = (with.now, with.shared.shape.timeout);
         let late = now.since(self.begun) >= timeout;

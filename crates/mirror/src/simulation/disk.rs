@@ -110,7 +110,7 @@ impl Platter {
     /// Writes that a crashed owner left take effect now, or never.
     pub(super) fn settle_crash(&mut self) {
         for (_, extent, bytes) in std::mem::take(&mut self.late) {
-            if self.entropy.number() % 2 == 0 {
+            if self.entropy.number().is_multiple_of(2) {
                 self.put(extent, &bytes);
             }
         }
@@ -126,7 +126,7 @@ impl Platter {
             if let Operation::Write { extent, data, .. } = &operation
                 && self.cut
                 && !refused
-                && self.entropy.number() % 4 == 0
+                && self.entropy.number().is_multiple_of(4)
             {
                 let bytes = data.clone().into_one();
                 self.put(*extent, &bytes);

@@ -425,7 +425,7 @@ impl World {
         }
         self.note("the end");
         self.heal();
-        self.pass(&mut owner, Duration::from_secs(300))?;
+        self.pass(&mut owner, Duration::from_mins(5))?;
         if owner.queues.iter().any(|queue| !queue.asked.is_empty()) {
             return Err(format!("requests never ended: {:?}", owner.mirror));
         }
@@ -546,15 +546,13 @@ fn a_mirror_with_a_spare_loses_nothing() {
 }
 
 fn found(fault: Fault) -> Option<String> {
-    let found = seeds(60).flat_map(|seed| [PAIR, THREE].map(|setting| (setting, seed))).find_map(
-        |(setting, seed)| {
-            plant(Some(fault));
-            let verdict = run(setting, seed);
-            plant(None);
-            verdict.err()
-        },
-    );
-    found
+    let mut runs = seeds(60).flat_map(|seed| [PAIR, THREE].map(|setting| (setting, seed)));
+    runs.find_map(|(setting, seed)| {
+        plant(Some(fault));
+        let verdict = run(setting, seed);
+        plant(None);
+        verdict.err()
+    })
 }
 
 #[test]
