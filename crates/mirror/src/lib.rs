@@ -31,13 +31,13 @@ mod queue;
 mod range_locks;
 mod recorder;
 mod shared;
-#[cfg(test)]
-mod simulation;
 mod slots;
 mod spread;
 mod status;
 mod superblock;
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod volume;
 
 pub use self::volume::Mirror;
