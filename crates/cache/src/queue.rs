@@ -16,9 +16,12 @@ use volume::{
 
 use crate::child::Child;
 use crate::commit::Need;
+use crate::directory::SlotId;
 use crate::job::{Commit, CommitStage, DetachStage, Job, JobId, Release, WriteBackStage, Work};
 use crate::limits::{INSERTIONS, OWN_MEMORY, RETRY, TICK, TURNS, WRITE_BACKS};
 use crate::map_block::{self, Place};
+use crate::options::Mode;
+use crate::page_set::PageSet;
 use crate::plan::{Piece, Side};
 use crate::range_locks::{LockMode, Ticket};
 use crate::shared::Shared;
@@ -129,7 +132,13 @@ impl CacheQueue {
         if operation.writes() && self.shared.state.lock().detach != Detach::No {
             return self.complete(tag, Err(Failure::of(operation, VolumeErrorKind::ShuttingDown)));
         }
-        let mode = if operation.writes() { LockMode::Exclusive } else { LockMode::Shared };
+        let mode = match &operation {
+            Operation::Write { .. } | Operation::CompareAndWrite { .. } if self.shared.mode == Mode::Back => {
+                LockMode::Exclusive
+            }
+            operation if operation.writes() => LockMode::Alone,
+            _ => LockMode::Shared,
+        };
         let stream = |queue: &mut Self, extent| {
             let passes = queue.streams.passes(extent);
             if passes {
@@ -164,8 +173,8 @@ impl CacheQueue {
         let Some(extent) = extent else { return self.start_flush(id, job) };
         let granted = {
             let mut state = self.shared.state.lock();
-            state.last_request = self.now;
-            if mode == LockMode::Exclusive {
+            state.last_request = state.last_request.max(self.now);
+            if mode != LockMode::Shared {
                 state.changing += 1;
                 job.changes = true;
             }
@@ -437,7 +446,7 @@ impl CacheQueue {
             Work::Read { extent, stream, .. } => {
                 let (extent, stream) = (*extent, *stream);
                 if job.pieces.iter().any(|piece| piece.side == Side::Capacity) {
-                    self.insert(&mut job, extent, stream, &data);
+                    self.insert(extent, stream, &data);
                 }
                 self.end(job, Ok(Outcome::Data(data)));
             }
@@ -457,8 +466,9 @@ impl CacheQueue {
         }
     }
 
-    /// Puts what was read into the cache, if it is admitted and there is memory for a copy. The blocks stay locked for it, the read ends at once.
-    fn insert(&mut self, job: &mut Job, extent: Extent, stream: Stream, data: &BufList) {
+    /// Puts what was read into the cache, if it is admitted and there is memory for a copy. The read ends at once, and nobody waits for the insertion: who writes
+    /// meanwhile spoils it.
+    fn insert(&mut self, extent: Extent, stream: Stream, data: &BufList) {
         if self.insertions >= INSERTIONS {
             return;
         }
@@ -472,7 +482,7 @@ impl CacheQueue {
         for (part, slot) in planned {
             let bytes = wire::index(u64::from(part.count)) * page;
             let Some(mut copy) = self.account.take(bytes) else {
-                left_out.push(slot);
+                left_out.push((slot, part.pages()));
                 continue;
             };
             data.part(wire::index(part.before) * page, bytes).copy_to(&mut copy);
@@ -488,7 +498,10 @@ impl CacheQueue {
         }
         {
             let mut state = self.shared.state.lock();
-            left_out.into_iter().for_each(|slot| state.directory.unpin(slot));
+            for (slot, pages) in left_out {
+                state.inserted(slot, pages, false);
+                state.directory.unpin(slot);
+            }
             if slots.is_empty() {
                 return;
             }
@@ -496,18 +509,16 @@ impl CacheQueue {
         }
         self.insertions += 1;
         let mut insertion = Job::new(None, Work::Insert { slots });
-        (insertion.ticket, insertion.pins, insertion.changes) = (job.ticket.take(), pins, true);
+        (insertion.pins, insertion.changes) = (pins, true);
         let id = JobId(self.next_id());
         self.issue(id, insertion, pieces, operations);
     }
 
     fn insert_moved(&mut self, job: Job) {
         self.insertions = self.insertions.saturating_sub(1);
-        if let Work::Insert { slots } = &job.work
-            && job.fast_failure.is_none()
-        {
-            let mut state = self.shared.state.lock();
-            slots.iter().for_each(|(slot, pages)| state.directory.add_valid(*slot, *pages));
+        if let Work::Insert { slots } = &job.work {
+            let (mut state, well) = (self.shared.state.lock(), job.fast_failure.is_none());
+            slots.iter().for_each(|(slot, pages)| state.inserted(*slot, *pages, well));
         }
         self.end(job, Ok(Outcome::Done));
     }
@@ -579,7 +590,8 @@ impl CacheQueue {
 
     fn start_release(&mut self, id: JobId, job: Job, extent: Extent, release: Release) {
         let refused = {
-            let state = self.shared.state.lock();
+            let mut state = self.shared.state.lock();
+            state.spoil_all(extent);
             !state.is_working() && state.holds_any(extent)
         };
         if refused {
@@ -614,8 +626,8 @@ impl CacheQueue {
     fn start_flush(&mut self, id: JobId, mut job: Job) {
         let lost = {
             let mut state = self.shared.state.lock();
-            state.last_request = self.now;
-            let back = self.shared.mode == crate::Mode::Back || !state.commits.is_settled();
+            state.last_request = state.last_request.max(self.now);
+            let back = self.shared.mode == Mode::Back || !state.commits.is_settled();
             job.need = back.then(|| state.commits.need());
             #[cfg(test)]
             if state.planted == crate::planted::Planted::FlushWithoutCommit {
@@ -742,9 +754,9 @@ impl CacheQueue {
         for (_, index) in &batch.blocks {
             let slots = layout.slots_of(*index);
             let entries: Vec<_> =
-                slots.clone().map(|slot| state.directory.entry(crate::directory::SlotId(slot))).collect();
+                slots.clone().map(|slot| state.directory.entry(SlotId(slot))).collect();
             for (slot, entry) in slots.zip(&entries) {
-                let slot = crate::directory::SlotId(slot);
+                let slot = SlotId(slot);
                 state.directory.add_on_media(slot, entry.dirty);
                 says.push((slot, entry.dirty));
             }
@@ -859,19 +871,22 @@ impl CacheQueue {
 
     // Writing back.
 
-    /// Begins what is to be done though nobody asks.
+    /// Begins what is to be done though nobody asks. One queue does it at a time; the others are woken when it has nothing more to do.
     fn background(&mut self) {
-        let mut state = self.shared.state.lock();
         self.due = None;
-        if !state.is_working() || state.detach == Detach::Done {
-            return;
-        }
-        let dirty = state.directory.dirty_lines();
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state.lock();
+        let mine = state.write_back.by == Some(self.id);
         let detaching = state.detach == Detach::Wanted;
-        if dirty == 0 && state.commits.is_settled() && !detaching {
-            if state.write_back.by == Some(self.id) {
+        let dirty = state.directory.dirty_lines();
+        let nothing = dirty == 0 && state.commits.is_settled() && !detaching;
+        if nothing || !state.is_working() || state.detach == Detach::Done {
+            if mine {
                 state.write_back.by = None;
             }
+            return;
+        }
+        if *state.write_back.by.get_or_insert(self.id) != self.id {
             return;
         }
         if let Some(not_before) = state.write_back.not_before.filter(|not_before| *not_before > self.now) {
@@ -879,12 +894,8 @@ impl CacheQueue {
             return;
         }
         let idle_from = state.last_request + state.options.idle;
-        let all = detaching || self.now >= idle_from || self.shared.mode == crate::Mode::Through;
+        let all = detaching || self.now >= idle_from || self.shared.mode == Mode::Through;
         let count = if all { WRITE_BACKS } else { pressure(&state, dirty) };
-        self.due = Some(if count > 0 { self.now + TICK } else { idle_from });
-        if *state.write_back.by.get_or_insert(self.id) != self.id {
-            return;
-        }
         let mut begun = Vec::new();
         while self.write_backs.len() < count {
             let cursor = state.write_back.cursor;
@@ -896,9 +907,6 @@ impl CacheQueue {
             state.write_back.cursor = line + 1;
             self.write_backs.push(line);
             begun.push((line, slot));
-        }
-        if self.write_backs.is_empty() && count == 0 {
-            state.write_back.by = None;
         }
         let commits = !state.commits.is_settled()
             && (self.cleaned >= WRITE_BACKS || (self.write_backs.is_empty() && (all || self.cleaned > 0)));
@@ -914,13 +922,17 @@ impl CacheQueue {
         if detach && !self.detaches {
             self.begin_detach();
         }
+        // What is under way wakes the queue when it ends.
+        if self.write_backs.is_empty() {
+            self.due = Some(if count > 0 { self.now + TICK } else { idle_from });
+        }
     }
 
-    fn begin_write_back(&mut self, line: u64, slot: crate::directory::SlotId) {
+    fn begin_write_back(&mut self, line: u64, slot: SlotId) {
         let work = Work::WriteBack {
             line,
             slot,
-            pages: crate::page_set::PageSet::NONE,
+            pages: PageSet::NONE,
             data: Vec::new(),
             stage: WriteBackStage::Read,
         };
@@ -929,7 +941,7 @@ impl CacheQueue {
         let granted = {
             let mut state = self.shared.state.lock();
             let pages = u64::from(state.layout.pages());
-            let (ticket, granted) = state.enter(self.id, Extent::new(line * pages, pages), LockMode::Shared);
+            let (ticket, granted) = state.enter(self.id, Extent::new(line * pages, pages), LockMode::WriteBack);
             job.ticket = Some(ticket);
             if !granted {
                 self.locking.insert(ticket, id);
@@ -948,9 +960,7 @@ impl CacheQueue {
         let (mut pieces, mut operations) = (Vec::new(), Vec::new());
         {
             let mut state = self.shared.state.lock();
-            if state.is_working() && state.directory.find(*line) == Some(*slot) {
-                *pages = state.directory.slot(*slot).dirty;
-            }
+            *pages = state.begin_write_back(*line, *slot);
             if !pages.is_empty() {
                 state.directory.pin(*slot);
                 job.pins.push(*slot);
@@ -1021,13 +1031,8 @@ impl CacheQueue {
         if let Some(kind) = failure {
             return self.write_back_failed(job, kind);
         }
-        if let Work::WriteBack { slot, pages, .. } = &job.work {
-            let mut state = self.shared.state.lock();
-            if state.directory.clean(*slot, *pages) {
-                state.changed(*slot);
-            }
-            state.counts.written_back += u64::from(pages.count()) * u64::from(state.layout.page);
-            state.write_back.error = None;
+        if let Work::WriteBack { slot, .. } = &job.work {
+            self.shared.state.lock().end_write_back(*slot, true);
             self.cleaned += 1;
         }
         self.end_write_back(job);
@@ -1046,8 +1051,9 @@ impl CacheQueue {
     }
 
     fn end_write_back(&mut self, job: Job) {
-        if let Work::WriteBack { line, .. } = &job.work {
+        if let Work::WriteBack { line, slot, .. } = &job.work {
             self.write_backs.retain(|other| other != line);
+            self.shared.state.lock().end_write_back(*slot, false);
         }
         self.end(job, Ok(Outcome::Done));
     }
@@ -1251,7 +1257,13 @@ impl Drop for CacheQueue {
             match job.work {
                 Work::Write { .. } | Work::CompareAndWrite { .. } => state.orphaned(&job.parts),
                 Work::Release { extent, .. } => drop(state.released(extent, false, false)),
-                Work::WriteBack { .. } => state.capacity_done += 1,
+                Work::WriteBack { slot, .. } => {
+                    state.capacity_done += 1;
+                    state.end_write_back(slot, false);
+                }
+                Work::Insert { slots } => {
+                    slots.iter().for_each(|(slot, pages)| state.inserted(*slot, *pages, false));
+                }
                 Work::Commit(commit) => state.commits.abandon(commit.batch),
                 _ => {}
             }

@@ -12,10 +12,25 @@ pub(crate) struct Ticket(u64);
 /// How blocks are locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockMode {
-    /// With others that only read.
+    /// To read, with others that read.
     Shared,
-    /// Alone.
+    /// To write, and nobody reads.
     Exclusive,
+    /// To write back: whoever reads or writes the fast volume meanwhile is let in.
+    WriteBack,
+    /// To write below what may be written back: alone.
+    Alone,
+}
+
+impl LockMode {
+    fn excludes(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Alone, _) | (_, Self::Alone) => true,
+            (Self::WriteBack, _) | (_, Self::WriteBack) => false,
+            (Self::Exclusive, _) | (_, Self::Exclusive) => true,
+            (Self::Shared, Self::Shared) => false,
+        }
+    }
 }
 
 /// A ticket that is granted now, and the queue that waits for it.
@@ -37,7 +52,7 @@ struct Entered {
 impl Entered {
     fn excludes(&self, blocks: &Range<u64>, mode: LockMode) -> bool {
         let overlaps = self.blocks.start < blocks.end && blocks.start < self.blocks.end;
-        overlaps && (self.mode == LockMode::Exclusive || mode == LockMode::Exclusive)
+        overlaps && self.mode.excludes(mode)
     }
 }
 
@@ -46,8 +61,8 @@ impl Entered {
 pub(crate) struct RangeLocks {
     /// In the order in which they came.
     entered: Vec<Entered>,
-    /// Those of them that are exclusive: without any, all that share are granted at once.
-    exclusive: usize,
+    /// Those of them that write: without any, all that read are granted at once.
+    writers: usize,
     last: u64,
 }
 
@@ -56,9 +71,9 @@ impl RangeLocks {
     pub(crate) fn enter(&mut self, queue: u64, blocks: Range<u64>, mode: LockMode) -> (Ticket, bool) {
         self.last += 1;
         let ticket = Ticket(self.last);
-        let free = mode == LockMode::Shared && self.exclusive == 0;
+        let free = mode == LockMode::Shared && self.writers == 0;
         let granted = free || !self.entered.iter().any(|before| before.excludes(&blocks, mode));
-        self.exclusive += usize::from(mode == LockMode::Exclusive);
+        self.writers += usize::from(mode != LockMode::Shared);
         self.entered.push(Entered { ticket, queue, blocks, mode, granted });
         (ticket, granted)
     }
@@ -67,7 +82,7 @@ impl RangeLocks {
     pub(crate) fn leave(&mut self, ticket: Ticket, grants: &mut Vec<Grant>) {
         let Ok(index) = self.entered.binary_search_by_key(&ticket, |entered| entered.ticket) else { return };
         let left = self.entered.remove(index);
-        self.exclusive -= usize::from(left.mode == LockMode::Exclusive);
+        self.writers -= usize::from(left.mode != LockMode::Shared);
         for place in index..self.entered.len() {
             let (before, rest) = self.entered.split_at_mut(place);
             let Some(next) = rest.first_mut().filter(|next| !next.granted) else { continue };
@@ -91,7 +106,7 @@ impl RangeLocks {
 mod tests {
     use protocol::{Entropy, SeededEntropy};
 
-    use super::LockMode::{Exclusive, Shared};
+    use super::LockMode::{Alone, Exclusive, Shared, WriteBack};
     use super::*;
 
     #[test]
@@ -125,6 +140,16 @@ mod tests {
         assert_eq!(grants, [Grant { queue: 3, ticket: late }]);
         locks.leave(writer, &mut grants);
         assert_eq!((grants.len(), locks.len()), (1, 2), "who has left is not there");
+    }
+
+    #[test]
+    fn write_back_keeps_out_only_who_writes_below_it() {
+        let mut locks = RangeLocks::default();
+        let granted = |locks: &mut RangeLocks, mode| locks.enter(1, 0..4, mode).1;
+        assert!(granted(&mut locks, WriteBack) && granted(&mut locks, Shared));
+        assert!(!granted(&mut locks, Exclusive) && granted(&mut locks, WriteBack));
+        assert!(!granted(&mut locks, Alone));
+        assert!(!granted(&mut locks, WriteBack), "somebody waits to be alone");
     }
 
     #[test]

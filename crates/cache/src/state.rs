@@ -8,6 +8,7 @@
 //! * A page that was dirty becomes clean in the map only once the capacity volume durably has that content or a newer one.
 //! * When the fast volume has failed, nothing is written to the capacity volume that a dirty page there hides: should it come back, it must not bring older data.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -95,6 +96,15 @@ pub(crate) enum Stream {
     Passes,
 }
 
+/// Pages that are being put into a slot after they were read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Insertion {
+    /// Nothing else is written there meanwhile.
+    pages: PageSet,
+    /// Those that nobody has written on the capacity volume meanwhile.
+    sound: PageSet,
+}
+
 /// What all queues share, under one lock.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -105,6 +115,9 @@ pub(crate) struct State {
     pub(crate) commits: Commits,
     locks: RangeLocks,
     touched: Touched,
+    inserting: HashMap<SlotId, Insertion>,
+    /// Pages that are being written back and were not written since.
+    writing_back: HashMap<SlotId, PageSet>,
     queues: Vec<QueueEntry>,
     last_queue: u64,
     /// Writes of all kinds that the capacity volume has completed, and how many of those a flush has covered.
@@ -137,6 +150,8 @@ impl State {
             commits: Commits::new(layout.map_blocks),
             locks: RangeLocks::default(),
             touched: Touched::new(options.admission, layout.slots),
+            inserting: HashMap::new(),
+            writing_back: HashMap::new(),
             queues: Vec::new(),
             last_queue: 0,
             // Nobody knows what was written before.
@@ -282,13 +297,75 @@ impl State {
         Some(id)
     }
 
+    /// True if something is being put into one of these pages.
+    fn is_inserting(&self, id: SlotId, pages: PageSet) -> bool {
+        self.inserting.get(&id).is_some_and(|insertion| !insertion.pages.both(pages).is_empty())
+    }
+
+    /// What is being put into these pages is not what they are to hold any more.
+    fn spoil(&mut self, id: SlotId, pages: PageSet) {
+        if let Some(insertion) = self.inserting.get_mut(&id) {
+            insertion.sound = insertion.sound.without(pages);
+        }
+    }
+
+    /// The same for all that lies in an extent which is about to be discarded or zeroed.
+    pub(crate) fn spoil_all(&mut self, extent: Extent) {
+        let ids: Vec<SlotId> = self.inserting.keys().copied().collect();
+        for id in ids {
+            self.spoil(id, pages_of(&self.layout, self.directory.line_of(id), extent));
+        }
+    }
+
+    /// An insertion has ended, well or not: the pages may be read if they are still what they were.
+    pub(crate) fn inserted(&mut self, id: SlotId, pages: PageSet, well: bool) {
+        let Some(insertion) = self.inserting.get_mut(&id) else { return };
+        let sound = insertion.sound.both(pages);
+        insertion.pages = insertion.pages.without(pages);
+        insertion.sound = insertion.sound.without(pages);
+        if insertion.pages.is_empty() {
+            self.inserting.remove(&id);
+        }
+        if well {
+            self.directory.add_valid(id, sound);
+        }
+    }
+
+    /// What of a line is to be written back now.
+    pub(crate) fn begin_write_back(&mut self, line: u64, id: SlotId) -> PageSet {
+        if !self.is_working() || self.directory.find(line) != Some(id) {
+            return PageSet::NONE;
+        }
+        let pages = self.directory.slot(id).dirty;
+        self.writing_back.insert(id, pages);
+        pages
+    }
+
+    /// The capacity volume durably has what was read of a line for writing back, or not. What was written since stays dirty.
+    pub(crate) fn end_write_back(&mut self, id: SlotId, well: bool) {
+        let Some(pages) = self.writing_back.remove(&id).filter(|_| well) else { return };
+        if self.directory.clean(id, pages) {
+            self.changed(id);
+        }
+        self.counts.written_back += u64::from(pages.count()) * u64::from(self.layout.page);
+        self.write_back.error = None;
+    }
+
+    /// Pages are being written, or were: what is written back is older.
+    fn overtake_write_back(&mut self, id: SlotId, pages: PageSet) {
+        if let Some(moving) = self.writing_back.get_mut(&id) {
+            *moving = moving.without(pages);
+        }
+    }
+
     /// The slot that data of a part may be put into after it was read or written: the line's own, or a new one if the line is admitted.
     fn slot_for(&mut self, part: &Part, stream: Stream) -> Option<SlotId> {
         if !self.is_working() || self.detach != Detach::No {
             return None;
         }
         if let Some(id) = self.directory.find(part.line) {
-            return self.held(id).both(part.pages()).is_empty().then_some(id);
+            let free = self.held(id).both(part.pages()).is_empty() && !self.is_inserting(id, part.pages());
+            return free.then_some(id);
         }
         if stream == Stream::Passes || !self.touched.touch(part.line) {
             return None;
@@ -305,6 +382,9 @@ impl State {
                 && !self.directory.slot(id).valid.has_all(part.pages())
             {
                 self.directory.pin(id);
+                let insertion = self.inserting.entry(id).or_default();
+                insertion.pages = insertion.pages.either(part.pages());
+                insertion.sound = insertion.sound.either(part.pages());
                 list.push((part, id));
             }
         }
@@ -319,12 +399,16 @@ impl State {
         }
         let mut list = Vec::new();
         for part in parts(&layout, extent) {
+            if let Some(id) = self.directory.find(part.line) {
+                self.spoil(id, part.pages());
+            }
             let way = match self.options.mode {
                 _ if !self.is_working() => Way::Through(None),
                 Mode::Through => Way::Through(self.slot_for(&part, stream)),
                 Mode::Back => self.way_back(&part, stream),
             };
             if let Way::Back(id) | Way::Through(Some(id)) = way {
+                self.overtake_write_back(id, part.pages());
                 self.directory.touch(id);
                 self.directory.pin(id);
             }
@@ -337,7 +421,7 @@ impl State {
         let slot = match (self.directory.find(part.line), stream) {
             (Some(id), Stream::Passes) => Some(id).filter(|id| !self.held(*id).both(part.pages()).is_empty()),
             (None, Stream::Passes) => None,
-            (Some(id), Stream::No) => Some(id),
+            (Some(id), Stream::No) => Some(id).filter(|id| !self.is_inserting(*id, part.pages())),
             (None, Stream::No) => self.insert(part.line),
         };
         slot.map_or(Way::Through(None), Way::Back)
@@ -359,6 +443,7 @@ impl State {
             let pages = part.pages();
             match way {
                 Way::Back(id) if how.fast && self.is_working() => {
+                    self.overtake_write_back(*id, pages);
                     if self.directory.add_dirty(*id, pages) {
                         self.changed(*id);
                     }
