@@ -97,7 +97,9 @@ mod tests {
     fn a_line_is_forgotten_after_two_windows() {
         let mut touched = Touched::new(Admission::Second, 1000);
         touched.touch(7);
-        (1_000_000..1_002_100).for_each(|line| drop(touched.touch(line)));
+        for line in 1_000_000..1_002_100 {
+            touched.touch(line);
+        }
         assert!(!touched.touch(7));
     }
 

@@ -7,7 +7,8 @@ use volume::{Completion, QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue};
 
 /// A volume's queue, and what waits for it.
 pub(crate) struct Child {
-    queue: Box<dyn VolumeQueue>,
+    /// `None` once it was closed.
+    queue: Option<Box<dyn VolumeQueue>>,
     backlog: VecDeque<Request>,
     /// Requests that it has.
     asked: usize,
@@ -21,7 +22,7 @@ impl core::fmt::Debug for Child {
 
 impl Child {
     pub(crate) fn new(queue: Box<dyn VolumeQueue>) -> Self {
-        Self { queue, backlog: VecDeque::new(), asked: 0 }
+        Self { queue: Some(queue), backlog: VecDeque::new(), asked: 0 }
     }
 
     /// Asks for something, as soon as there is room.
@@ -30,9 +31,16 @@ impl Child {
         self.push(now);
     }
 
+    /// Ends the queue and everything that is under way in it.
+    pub(crate) fn close(&mut self) {
+        self.queue = None;
+        self.backlog.clear();
+    }
+
     fn push(&mut self, now: Instant) {
+        let Some(queue) = &mut self.queue else { return };
         while let Some(request) = self.backlog.pop_front() {
-            match self.queue.submit(now, request) {
+            match queue.submit(now, request) {
                 Ok(()) => self.asked += 1,
                 Err(QueueFull(request)) => return self.backlog.push_front(request),
             }
@@ -43,7 +51,9 @@ impl Child {
     pub(crate) fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
         let before = done.len();
         self.push(now);
-        self.queue.poll(now, done);
+        if let Some(queue) = &mut self.queue {
+            queue.poll(now, done);
+        }
         self.asked = self.asked.saturating_sub(done.len() - before);
         // There is room now for what waited.
         self.push(now);
@@ -55,7 +65,9 @@ impl Child {
         match waiting.and_then(|index| self.backlog.remove(index)) {
             Some(request) => Some(request.failed(VolumeErrorKind::Cancelled)),
             None => {
-                self.queue.cancel(tag);
+                if let Some(queue) = &mut self.queue {
+                    queue.cancel(tag);
+                }
                 None
             }
         }
@@ -67,6 +79,6 @@ impl Child {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.queue.poll_timeout()
+        self.queue.as_ref()?.poll_timeout()
     }
 }

@@ -41,6 +41,9 @@ pub(crate) struct Directory {
     dirty: BTreeMap<u64, SlotId>,
     dirty_pages: u64,
     in_use: u32,
+    /// A fault that a test plants.
+    #[cfg(test)]
+    pub(crate) reuses_dirty: bool,
 }
 
 impl Directory {
@@ -57,6 +60,8 @@ impl Directory {
             dirty: BTreeMap::new(),
             dirty_pages: 0,
             in_use: 0,
+            #[cfg(test)]
+            reuses_dirty: false,
         }
     }
 
@@ -139,10 +144,16 @@ impl Directory {
         let number = wire::index(u64::from(set.start / self.ways));
         let mut hand = u32::from(self.hands.get(number).copied().unwrap_or(0));
         let mut found = None;
+        #[cfg(test)]
+        let reuses_dirty = self.reuses_dirty;
         for _ in 0..2 * self.ways {
             let id = SlotId(set.start + hand % self.ways);
             hand = (hand + 1) % self.ways;
             let Some(slot) = self.slot_mut(id) else { continue };
+            #[cfg(test)]
+            if reuses_dirty {
+                slot.on_media = PageSet::NONE;
+            }
             if slot.pins > 0 || !slot.dirty.is_empty() || !slot.on_media.is_empty() {
                 continue;
             }

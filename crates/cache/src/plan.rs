@@ -23,6 +23,12 @@ impl Part {
     pub(crate) fn pages(&self) -> PageSet {
         PageSet::run(self.first, self.count)
     }
+
+    /// Its runs of pages that are in `pages`, as parts of their own.
+    pub(crate) fn within(self, pages: PageSet) -> impl Iterator<Item = Self> {
+        let within = self.pages().both(pages).runs();
+        within.map(move |(first, count)| Self { first, count, before: self.before + u64::from(first - self.first), ..self })
+    }
 }
 
 /// The parts of an extent, in order.

@@ -1249,8 +1249,10 @@ impl VolumeQueue for CacheQueue {
 }
 
 impl Drop for CacheQueue {
-    /// What was under way ends without anybody's hearing of it: others get the locks, and what was being written counts as unknown.
+    /// What was under way ends without anybody's hearing of it, and then others get the locks; what was being written counts as unknown.
     fn drop(&mut self) {
+        self.fast.close();
+        self.capacity.close();
         let mut state = self.shared.state.lock();
         state.remove_queue(self.id);
         for (_, mut job) in self.jobs.drain() {
