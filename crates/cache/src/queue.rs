@@ -560,16 +560,16 @@ impl CacheQueue {
 
     fn write_moved(&mut self, id: JobId, mut job: Job, durability: Durability) {
         let how = Written { fast: job.fast_failure.is_none(), capacity: job.capacity_failure.is_none() };
-        let (needs_commit, need) = {
+        let (needs_commit, need, working) = {
             let mut state = self.shared.state.lock();
             job.pins.drain(..).for_each(|pin| state.directory.unpin(pin));
-            (state.written(&job.parts, how), state.commits.need())
+            (state.written(&job.parts, how), state.commits.need(), state.is_working())
         };
         if let Some(kind) = job.capacity_failure {
             return self.end(job, Err(kind.into()));
         }
-        if !how.fast && job.parts.iter().any(|part| matches!(part.way, Way::Back(_))) {
-            // To the capacity volume, as far as nothing dirty would hide it.
+        if !(how.fast && working) && job.parts.iter().any(|part| matches!(part.way, Way::Back(_))) {
+            // The fast volume has it, or not, and is not used any more. To the capacity volume, as far as nothing dirty would hide it.
             self.jobs.insert(id, job);
             return self.start(id);
         }
