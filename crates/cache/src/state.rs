@@ -348,8 +348,13 @@ impl State {
     /// The capacity volume durably has what was read of a line for writing back, or not. What was written since stays dirty.
     pub(crate) fn end_write_back(&mut self, id: SlotId, well: bool) {
         let Some(pages) = self.writing_back.remove(&id).filter(|_| well) else { return };
+        let hides = !self.directory.slot(id).on_media.both(pages).is_empty();
         if self.directory.clean(id, pages) {
             self.changed(id);
+        }
+        if hides {
+            // Of what was written last the fast volume may have made nothing durable: its map would bring back what was there before.
+            self.superseded = Some(self.commits.need());
         }
         self.counts.written_back += u64::from(pages.count()) * u64::from(self.layout.page);
         self.write_back.error = None;
@@ -606,6 +611,12 @@ impl State {
             return Some(format!(
                 "the fast volume of the cache has failed ({kind}): the cache is off, everything goes to the capacity volume, and nothing is lost; \
                  replace the fast volume and open the cache again"
+            ));
+        }
+        if self.directory.dirty_pages() == 0 {
+            return Some(format!(
+                "the fast volume of the cache has failed ({kind}): the capacity volume has everything, but the fast one would bring older data back if it was used \
+                 again, so that every flush fails; write zeros over its first 8 KiB, or never use it again, and open the capacity volume by itself or with another cache"
             ));
         }
         Some(format!(

@@ -450,7 +450,7 @@ fn run(seed: u64, mode: Mode, planted: Planted) -> Checked {
     Ok(())
 }
 
-const SEEDS: u64 = 1500;
+const SEEDS: u64 = 150;
 
 #[test]
 fn nothing_is_lost_and_nothing_flips_in_write_through() {
