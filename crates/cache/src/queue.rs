@@ -1250,23 +1250,34 @@ impl VolumeQueue for CacheQueue {
 
 impl Drop for CacheQueue {
     /// What was under way ends without anybody's hearing of it, and then others get the locks; what was being written counts as unknown.
+    ///
+    /// The volumes may still be at work on what they were given. Where that could overwrite later what others have written to a slot, to the map or below a dirty page,
+    /// the fast volume is not used any more: it has what it has, and gives it back when the cache is opened again.
     fn drop(&mut self) {
         self.fast.close();
         self.capacity.close();
         let mut state = self.shared.state.lock();
         state.remove_queue(self.id);
+        let mut sound = true;
         for (_, mut job) in self.jobs.drain() {
+            let under_way = job.left > 0;
             match job.work {
-                Work::Write { .. } | Work::CompareAndWrite { .. } => state.orphaned(&job.parts),
-                Work::Release { extent, .. } => drop(state.released(extent, false, false)),
-                Work::WriteBack { slot, .. } => {
+                Work::Write { .. } | Work::CompareAndWrite { .. } if under_way => {
+                    sound &= state.orphaned(&job.parts);
+                }
+                Work::Release { extent, .. } if under_way => drop(state.released(extent, false, false)),
+                Work::WriteBack { slot, stage, .. } => {
+                    sound &= !under_way || stage != WriteBackStage::Write;
                     state.capacity_done += 1;
                     state.end_write_back(slot, false);
                 }
-                Work::Insert { slots } => {
-                    slots.iter().for_each(|(slot, pages)| state.inserted(*slot, *pages, false));
+                Work::Commit(commit) => {
+                    sound &= !under_way || commit.stage != CommitStage::Map;
+                    state.commits.abandon(commit.batch);
                 }
-                Work::Commit(commit) => state.commits.abandon(commit.batch),
+                Work::Insert { slots } => {
+                    slots.iter().for_each(|(slot, pages)| state.orphaned_insertion(*slot, *pages));
+                }
                 _ => {}
             }
             job.pins.drain(..).for_each(|pin| state.directory.unpin(pin));
@@ -1281,5 +1292,9 @@ impl Drop for CacheQueue {
             state.write_back.by = None;
         }
         state.wake_queues();
+        drop(state);
+        if !sound {
+            self.shared.fail_fast(VolumeErrorKind::ShuttingDown);
+        }
     }
 }

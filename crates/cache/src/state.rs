@@ -496,14 +496,30 @@ impl State {
         self.directory.drop_pages(id, clean);
     }
 
-    /// Notes that a write ended without anybody's knowing how: its queue is gone.
-    pub(crate) fn orphaned(&mut self, list: &[WritePart]) {
+    /// The queue of a write is gone, and the volumes may still be at work on it. Its slots stay with their lines, and nothing is written there any more. False if
+    /// what is dirty there may change at any time: then nothing can be told of it.
+    pub(crate) fn orphaned(&mut self, list: &[WritePart]) -> bool {
         self.capacity_done += 1;
-        for WritePart { part, .. } in list {
+        let mut sound = true;
+        for WritePart { part, way } in list {
+            let pages = part.pages();
             if let Some(id) = self.directory.find(part.line) {
-                self.forget_clean(id, part.pages());
+                self.forget_clean(id, pages);
+            }
+            if let Way::Back(id) | Way::Through(Some(id)) = way {
+                sound &= self.directory.slot(*id).dirty.both(pages).is_empty();
+                let blocked = self.inserting.entry(*id).or_default();
+                blocked.pages = blocked.pages.either(pages);
+                self.directory.pin(*id);
             }
         }
+        sound
+    }
+
+    /// The same for an insertion: what is blocked stays so.
+    pub(crate) fn orphaned_insertion(&mut self, id: SlotId, pages: PageSet) {
+        self.spoil(id, pages);
+        self.directory.pin(id);
     }
 
     /// Notes how a discard or a write of zeros has ended. `drops_dirty` says that what was dirty there is to mean nothing any more. True if that is durable only by

@@ -42,6 +42,8 @@ struct Medium {
     dice: SeededEntropy,
     /// Writes under way, for a cut.
     under_way: Vec<(u64, Extent, Option<BufList>)>,
+    /// Writes of queues that are gone: they reach their blocks some time.
+    late: Vec<(u64, Extent, Option<BufList>)>,
     queues: u64,
 }
 
@@ -106,6 +108,7 @@ impl Disk {
             slowness: 1,
             dice: SeededEntropy::new(seed),
             under_way: Vec::new(),
+            late: Vec::new(),
             queues: 0,
         };
         Self { medium: Arc::new(Mutex::new(medium)), blocks }
@@ -130,7 +133,8 @@ impl Disk {
     /// What nobody drives any more: it has reached any of its blocks.
     pub(super) fn abandon(&self) {
         let mut medium = self.lock();
-        for (_, extent, data) in core::mem::take(&mut medium.under_way) {
+        let late = core::mem::take(&mut medium.late);
+        for (_, extent, data) in core::mem::take(&mut medium.under_way).into_iter().chain(late) {
             medium.partly(extent, data);
         }
     }
@@ -262,6 +266,10 @@ impl VolumeQueue for DiskQueue {
 
     fn poll(&mut self, _: Instant, done: &mut Vec<Completion>) {
         let mut medium = self.disk.lock();
+        if !medium.late.is_empty() && medium.chance(30) {
+            let (_, extent, data) = medium.late.swap_remove(0);
+            medium.partly(extent, data);
+        }
         let mut index = 0;
         while index < self.pending.len() {
             let slowness = medium.slowness;
@@ -280,14 +288,14 @@ impl VolumeQueue for DiskQueue {
 }
 
 impl Drop for DiskQueue {
-    /// What was under way has reached any of its blocks, and reaches no more.
+    /// What was under way reaches its blocks later, at any time.
     fn drop(&mut self) {
         let Ok(mut medium) = self.disk.medium.lock() else { return };
-        for Pending { number, .. } in self.pending.drain(..) {
-            let Some(index) = medium.under_way.iter().position(|(other, ..)| *other == number) else { continue };
-            let (_, extent, data) = medium.under_way.swap_remove(index);
-            medium.partly(extent, data);
-        }
+        let numbers: Vec<u64> = self.pending.drain(..).map(|pending| pending.number).collect();
+        let (late, under_way) =
+            core::mem::take(&mut medium.under_way).into_iter().partition(|(number, ..)| numbers.contains(number));
+        medium.under_way = under_way;
+        medium.late.extend::<Vec<_>>(late);
     }
 }
 

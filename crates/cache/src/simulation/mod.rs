@@ -70,6 +70,8 @@ struct World {
     last: u64,
     /// The fast disk has died in this life of the cache, or the capacity disk fails now and then.
     fast_died: bool,
+    /// Blocks that a queue had under way which is gone: nobody may rely on what becomes of them in this life.
+    left_alone: Vec<Extent>,
     /// The fast disk may have data that the capacity disk lacks.
     may_be_dirty: bool,
     errors: bool,
@@ -99,6 +101,7 @@ impl World {
             asked: BTreeMap::new(),
             last: 0,
             fast_died: false,
+            left_alone: Vec::new(),
             may_be_dirty: false,
             errors: false,
             pool: Pool::new(1 << 20),
@@ -153,6 +156,7 @@ impl World {
     fn end_life(&mut self) {
         self.queues.clear();
         self.cache = None;
+        self.left_alone.clear();
         for (_, asked) in core::mem::take(&mut self.asked).into_values() {
             self.unknown(&asked);
         }
@@ -168,7 +172,12 @@ impl World {
             core::mem::take(&mut self.asked).into_iter().partition(|(_, (queue, _))| *queue == index);
         self.asked = left;
         let gone: BTreeMap<Tag, (usize, Asked)> = gone;
-        gone.into_values().for_each(|(_, asked)| self.unknown(&asked));
+        for (_, asked) in gone.into_values() {
+            self.unknown(&asked);
+            self.left_alone.extend(asked.extent());
+        }
+        // What was under way may have been such that the fast disk is not used any more.
+        self.fast_died |= matches!(self.status().state, CacheState::Off | CacheState::Lost);
         Ok(())
     }
 
@@ -206,7 +215,8 @@ impl World {
         let blocks = 1 + self.roll(12);
         let range = if hot { CAPACITY_BLOCKS / 4 } else { CAPACITY_BLOCKS };
         let extent = Extent::new(self.roll(range - blocks), blocks);
-        let clash = self.asked.values().filter_map(|(_, asked)| asked.extent()).any(|other| other.overlaps(extent));
+        let asked = self.asked.values().filter_map(|(_, asked)| asked.extent());
+        let clash = asked.chain(self.left_alone.iter().copied()).any(|other| other.overlaps(extent));
         (!clash).then_some(extent)
     }
 
@@ -348,7 +358,9 @@ impl World {
                 let mut done = Vec::new();
                 self.queues[0].poll(self.now, &mut done);
                 assert_eq!(done.pop().unwrap().error(), Some(VolumeErrorKind::ShuttingDown));
-                for block in 0..CAPACITY_BLOCKS {
+                let left_alone = core::mem::take(&mut self.left_alone);
+                let sure = |block: &u64| !left_alone.iter().any(|extent| extent.overlaps(Extent::new(*block, 1)));
+                for block in (0..CAPACITY_BLOCKS).filter(sure) {
                     let value = value_of(&self.capacity.newest(block), block);
                     if !value.is_some_and(|value| self.model.may_hold(block, value)) {
                         return Err(format!("after it was detached, block {block} of the capacity disk is {value:?}"));
