@@ -112,7 +112,6 @@ impl Commits {
             }
         }
     }
-
 }
 
 #[cfg(test)]

@@ -67,18 +67,52 @@ pub(crate) enum DetachStage {
 /// What a job is about.
 #[derive(Debug)]
 pub(crate) enum Work {
-    Read { extent: Extent, into: Option<Buf>, stream: Stream },
-    Write { extent: Extent, data: BufList, durability: Durability, stream: Stream },
-    Compare { extent: Extent, data: BufList, into: Option<Buf> },
+    Read {
+        extent: Extent,
+        into: Option<Buf>,
+        stream: Stream,
+    },
+    Write {
+        extent: Extent,
+        data: BufList,
+        durability: Durability,
+        stream: Stream,
+    },
+    Compare {
+        extent: Extent,
+        data: BufList,
+        into: Option<Buf>,
+    },
     /// `equal` once it has been compared.
-    CompareAndWrite { extent: Extent, data: Box<ComparedWrite>, durability: Durability, into: Option<Buf>, equal: bool },
+    CompareAndWrite {
+        extent: Extent,
+        data: Box<ComparedWrite>,
+        durability: Durability,
+        into: Option<Buf>,
+        equal: bool,
+    },
     Flush,
-    Release { extent: Extent, release: Release },
-    Verify { extent: Extent },
-    Query { extent: Extent },
+    Release {
+        extent: Extent,
+        release: Release,
+    },
+    Verify {
+        extent: Extent,
+    },
+    Query {
+        extent: Extent,
+    },
     /// Puts into slots what was read.
-    Insert { slots: Vec<(SlotId, PageSet)> },
-    WriteBack { line: u64, slot: SlotId, pages: PageSet, data: Vec<(Extent, BufList)>, stage: WriteBackStage },
+    Insert {
+        slots: Vec<(SlotId, PageSet)>,
+    },
+    WriteBack {
+        line: u64,
+        slot: SlotId,
+        pages: PageSet,
+        data: Vec<(Extent, BufList)>,
+        stage: WriteBackStage,
+    },
     Commit(Box<Commit>),
     Detach(DetachStage),
 }
@@ -106,6 +140,8 @@ pub(crate) struct Job {
     /// It waits for a commit, and for a flush of the capacity volume.
     pub(crate) need: Option<Need>,
     pub(crate) mark: Option<u64>,
+    /// Failed flushes of the capacity volume when its pieces were sent, or when a flush was asked for.
+    pub(crate) flush_failures: u64,
     /// It counts among what changes the cache.
     pub(crate) changes: bool,
 }
@@ -126,6 +162,7 @@ impl Job {
             allocation: None,
             need: None,
             mark: None,
+            flush_failures: 0,
             changes: false,
         }
     }

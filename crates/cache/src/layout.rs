@@ -148,7 +148,9 @@ mod tests {
     fn what_is_not_possible_says_what_is() {
         let capacity = geometry(1 << 30, 512);
         let refuse = |fast, capacity, line| Layout::new(fast, capacity, line).unwrap_err().to_string();
-        assert!(refuse(geometry(1 << 20, 4096), capacity, 65536).contains("open the fast one with block=512"));
+        assert!(
+            refuse(geometry(1 << 20, 4096), capacity, 65536).contains("open the fast one with block=512")
+        );
         assert!(refuse(geometry(1 << 20, 512), capacity, 3000).contains("from 4096 to 65536"));
         assert!(refuse(geometry(32 << 10, 512), capacity, 65536).contains("too small"));
     }

@@ -2,9 +2,10 @@
 //!
 //! With `mode=through` a write is acknowledged when the capacity volume has it: a fast volume that dies loses nothing. With `mode=back` it is acknowledged when the fast
 //! volume has it, and written back later. Either way nothing is lost that was acknowledged and flushed, and no block has one content after a crash and
-//! another one later: [`state`] has the rules, docs/decisions/0033-cache.md the reasons.
+//! another one later: the module `state` has the rules, docs/decisions/0033-cache.md the reasons.
 //!
-//! Memory, beside what requests in several places need: 93 bytes for each slot, which is 1.5 MiB for 1 GiB of lines of 64 KiB.
+//! Memory: 77 bytes for each line that the fast volume has room for, which is 1.2 MiB for 1 GiB of it with lines of 64 KiB; beside that up to 16 MiB in each queue, taken only
+//! while requests that lie in several places need them.
 //!
 //! Architecture invariant: no system call, clock, thread or random source; what a cache knows of the world is two volumes.
 #![forbid(unsafe_code)]
@@ -30,13 +31,11 @@ mod shared;
 #[cfg(test)]
 mod simulation;
 mod state;
-mod status;
 mod streams;
 mod superblock;
 mod volume;
 
 pub use admission::Admission;
 pub use opener::CacheOpener;
-pub use options::{Mode, Options};
-pub use status::{CacheState, Status};
+pub use options::Options;
 pub use volume::Cache;

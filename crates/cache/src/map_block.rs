@@ -59,7 +59,12 @@ impl Damage {
 }
 
 /// Writes a block of `size` bytes.
-pub(crate) fn encode(place: Place, sequence: u64, entries: impl Iterator<Item = Entry>, size: usize) -> Vec<u8> {
+pub(crate) fn encode(
+    place: Place,
+    sequence: u64,
+    entries: impl Iterator<Item = Entry>,
+    size: usize,
+) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size);
     bytes.extend([0; 4]);
     bytes.extend(KIND.to_le_bytes());

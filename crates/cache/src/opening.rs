@@ -9,15 +9,15 @@ use std::sync::Arc;
 use buf::{Buf, BufList};
 use protocol::Instant;
 use volume::{
-    Completion, Durability, Extent, Features, OpenError, Opened, Opening, Operation, Outcome, QueueContext,
-    QueueFull, Request, Tag, Volume, VolumeQueue,
+    CacheMode, Completion, Durability, Extent, Features, OpenError, Opened, Opening, Operation, Outcome,
+    QueueContext, QueueFull, Request, Tag, Volume, VolumeQueue,
 };
 
 use crate::directory::{Directory, SlotId};
 use crate::layout::Layout;
 use crate::limits::{NAME, OPEN_TRANSFER};
 use crate::map_block::{self, Entry, Place};
-use crate::options::{Mode, Options};
+use crate::options::Options;
 use crate::page_set::PageSet;
 use crate::shared::Shared;
 use crate::state::State;
@@ -124,7 +124,9 @@ impl Opening for CacheOpening {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.stage {
-            Stage::Children => [self.fast.poll_timeout(), self.capacity.poll_timeout()].into_iter().flatten().min(),
+            Stage::Children => {
+                [self.fast.poll_timeout(), self.capacity.poll_timeout()].into_iter().flatten().min()
+            }
             Stage::Loading(loading) => loading.queue.poll_timeout(),
             Stage::Over => None,
         }
@@ -181,7 +183,7 @@ impl Loading {
                 "the fast volume of a cache must be writable: take readonly+ away from it, or take another",
             ));
         }
-        if options.mode == Mode::Back && capacity.features().contains(Features::READ_ONLY) {
+        if options.mode == CacheMode::Back && capacity.features().contains(Features::READ_ONLY) {
             return Err(OpenError::new(
                 "the capacity volume cannot be written, so that nothing can be written back to it: take mode=back away, or readonly+",
             ));
@@ -261,9 +263,7 @@ impl Loading {
         let lost = || OpenError::new("the cache lost its place while it was opened: open it again");
         let operation = match self.step {
             Step::ReadSuperblock { second: false } => read(0, 1),
-            Step::ReadSuperblock { second: true } => {
-                read(crate::layout::SUPERBLOCK_SPACE / self.block(), 1)
-            }
+            Step::ReadSuperblock { second: true } => read(crate::layout::SUPERBLOCK_SPACE / self.block(), 1),
             Step::ReadMap { first } => {
                 let layout = self.known.as_ref().ok_or_else(lost)?.layout;
                 read(layout.map_block(first), self.run(first))
@@ -323,7 +323,8 @@ impl Loading {
     /// Both superblocks are read: a blank volume is formatted, a cache of this capacity volume is loaded.
     fn recognise(&mut self, second: Found) -> Result<Step, OpenError> {
         let first = core::mem::replace(&mut self.first, Found::Blank);
-        let damaged = [&first, &second].into_iter().any(|found| matches!(found, Found::Damaged | Found::Foreign));
+        let damaged =
+            [&first, &second].into_iter().any(|found| matches!(found, Found::Damaged | Found::Foreign));
         let mut superblock = match (first, second) {
             (Found::Version(version), _) | (_, Found::Version(version)) => {
                 return Err(OpenError::new(format!(
@@ -331,7 +332,11 @@ impl Loading {
                 )));
             }
             (Found::Superblock(one), Found::Superblock(two)) => {
-                if one.sequence > two.sequence { one } else { two }
+                if one.sequence > two.sequence {
+                    one
+                } else {
+                    two
+                }
             }
             (Found::Superblock(one), _) | (_, Found::Superblock(one)) => one,
             (Found::Blank, Found::Blank) => return self.format(),
@@ -370,9 +375,12 @@ impl Loading {
     fn check(&self, superblock: &Superblock) -> Result<(), OpenError> {
         let geometry = self.capacity.geometry();
         let name = name_of(&*self.capacity);
-        let other = !superblock.capacity_name.is_empty() && !name.is_empty() && superblock.capacity_name != name;
+        let other =
+            !superblock.capacity_name.is_empty() && !name.is_empty() && superblock.capacity_name != name;
         if other || superblock.page != geometry.block_size || superblock.capacity_blocks > geometry.blocks {
-            let told = |name: &str| if name.is_empty() { "a volume without a name".to_owned() } else { name.to_owned() };
+            let told = |name: &str| {
+                if name.is_empty() { "a volume without a name".to_owned() } else { name.to_owned() }
+            };
             return Err(OpenError::new(format!(
                 "the cache on the fast volume belongs to another capacity volume: to {} with {} blocks of {} bytes, and this is {} with {} of {}; \
                  open it with its own, or write zeros over the first 8 KiB of the fast volume to begin anew",
@@ -447,7 +455,7 @@ impl Loading {
         if let Some(Known { superblock, directory, .. }) = &mut self.known {
             superblock.sequence += 1;
             superblock.clean = false;
-            superblock.may_be_dirty = self.options.mode == Mode::Back || directory.dirty_pages() > 0;
+            superblock.may_be_dirty = self.options.mode == CacheMode::Back || directory.dirty_pages() > 0;
             superblock.capacity_blocks = self.capacity.geometry().blocks;
         }
         Step::WriteSuperblock

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use names::{ByteSize, CompositeSource, Span};
-use volume::OpenError;
+use volume::{CacheMode, OpenError};
 
 use crate::admission::Admission;
 use crate::limits::{BYPASS, DIRTY_PERCENT, IDLE, LINE};
@@ -11,31 +11,11 @@ use crate::limits::{BYPASS, DIRTY_PERCENT, IDLE, LINE};
 /// The names of all options.
 pub(crate) const NAMES: [&str; 6] = ["mode", "line", "admit", "bypass", "dirty", "idle"];
 
-/// When a write is acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// When the capacity volume has it: a fast volume that dies loses nothing.
-    #[default]
-    Through,
-    /// When the fast volume has it; it is written back later.
-    Back,
-}
-
-impl Mode {
-    /// The word in URLs.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Through => "through",
-            Self::Back => "back",
-        }
-    }
-}
-
 /// How a cache works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// When a write is acknowledged.
-    pub mode: Mode,
+    pub mode: CacheMode,
     /// Bytes of a line, a power of two; `None` takes what the fast volume was formatted with, or 64 KiB.
     pub line: Option<u64>,
     /// Which lines get in.
@@ -51,7 +31,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            mode: Mode::default(),
+            mode: CacheMode::default(),
             line: None,
             admission: Admission::default(),
             bypass: BYPASS,
@@ -75,8 +55,8 @@ impl Options {
         let mut options = Self::default();
         if let Some(mode) = url.option("mode") {
             options.mode = match mode {
-                "through" => Mode::Through,
-                "back" => Mode::Back,
+                "through" => CacheMode::Through,
+                "back" => CacheMode::Back,
                 other => return Err(refused("mode", other, "write through or back")),
             };
         }
@@ -133,7 +113,7 @@ mod tests {
         assert_eq!(read(""), Ok(Options::default()));
         let all = read("?mode=back&line=16K&admit=always&bypass=0&dirty=20%25&idle=5s").unwrap();
         let expected = Options {
-            mode: Mode::Back,
+            mode: CacheMode::Back,
             line: Some(16 << 10),
             admission: Admission::Always,
             bypass: 0,

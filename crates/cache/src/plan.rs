@@ -27,7 +27,12 @@ impl Part {
     /// Its runs of pages that are in `pages`, as parts of their own.
     pub(crate) fn within(self, pages: PageSet) -> impl Iterator<Item = Self> {
         let within = self.pages().both(pages).runs();
-        within.map(move |(first, count)| Self { first, count, before: self.before + u64::from(first - self.first), ..self })
+        within.map(move |(first, count)| Self {
+            first,
+            count,
+            before: self.before + u64::from(first - self.first),
+            ..self
+        })
     }
 }
 
@@ -167,7 +172,8 @@ mod tests {
         pieces.capacity(4, 0, 2, 6);
         pieces.fast(SlotId(0), 2, 1, 8);
         pieces.capacity(4, 3, 1, 9);
-        let extents: Vec<_> = pieces.list.iter().map(|piece| (piece.extent.start, piece.extent.blocks)).collect();
+        let extents: Vec<_> =
+            pieces.list.iter().map(|piece| (piece.extent.start, piece.extent.blocks)).collect();
         assert_eq!(extents[0], (58, 8));
         assert_eq!(extents[2], (67, 1));
         assert_eq!(pieces.list[2].offset, 9 * 512);

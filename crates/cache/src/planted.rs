@@ -16,6 +16,8 @@ pub(crate) enum Planted {
     FlushWithoutCommit,
     /// Clean copies are believed after an end that was not in order.
     TrustsCleanCopies,
+    /// A flush of the capacity volume that fails while nobody has asked for one is told to nobody.
+    ForgetsFailedFlushes,
     /// A slot is given away though the map still has its pages as dirty.
     ReusesDirtySlots,
     /// After the fast volume has failed, what it would hide is written to the capacity volume.

@@ -10,17 +10,16 @@ use std::task::Waker;
 use buf::{Account, Buf, BufList, Pool};
 use protocol::Instant;
 use volume::{
-    Allocation, Completion, Durability, Extent, Failure, OpenError, Operation, Outcome, PollList, Polled,
-    QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
+    Allocation, CacheMode, Completion, Durability, Extent, Failure, OpenError, Operation, Outcome, PollList,
+    Polled, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
 };
 
 use crate::child::Child;
 use crate::commit::Need;
 use crate::directory::SlotId;
-use crate::job::{Commit, CommitStage, DetachStage, Job, JobId, Release, WriteBackStage, Work};
+use crate::job::{Commit, CommitStage, DetachStage, Job, JobId, Release, Work, WriteBackStage};
 use crate::limits::{INSERTIONS, OWN_MEMORY, RETRY, TICK, TURNS, WRITE_BACKS};
 use crate::map_block::{self, Place};
-use crate::options::Mode;
 use crate::page_set::PageSet;
 use crate::plan::{Piece, Side};
 use crate::range_locks::{LockMode, Ticket};
@@ -35,9 +34,14 @@ const CAPACITY: usize = 1;
 /// What a request to one of the volumes belongs to.
 #[derive(Debug, Clone, Copy)]
 enum Flight {
-    Piece { job: JobId, piece: usize },
+    Piece {
+        job: JobId,
+        piece: usize,
+    },
     /// A flush of the capacity volume, and how many writes there it covers.
-    CapacityFlush { covers: u64 },
+    CapacityFlush {
+        covers: u64,
+    },
 }
 
 /// A core's queue.
@@ -133,7 +137,9 @@ impl CacheQueue {
             return self.complete(tag, Err(Failure::of(operation, VolumeErrorKind::ShuttingDown)));
         }
         let mode = match &operation {
-            Operation::Write { .. } | Operation::CompareAndWrite { .. } if self.shared.mode == Mode::Back => {
+            Operation::Write { .. } | Operation::CompareAndWrite { .. }
+                if self.shared.mode == CacheMode::Back =>
+            {
                 LockMode::Exclusive
             }
             operation if operation.writes() => LockMode::Alone,
@@ -237,6 +243,7 @@ impl CacheQueue {
     fn issue(&mut self, id: JobId, mut job: Job, pieces: Vec<Piece>, operations: Vec<Operation>) {
         job.left = operations.len();
         job.pieces = pieces;
+        job.flush_failures = self.shared.state.lock().flush_failures;
         let sides: Vec<Side> = job.pieces.iter().map(|piece| piece.side).collect();
         self.jobs.insert(id, job);
         for ((piece, side), operation) in sides.into_iter().enumerate().zip(operations) {
@@ -287,7 +294,9 @@ impl CacheQueue {
                     Side::Capacity => job.capacity_failure = Some(kind),
                 }
                 match &mut job.work {
-                    Work::Read { into, .. } | Work::Compare { into, .. } | Work::CompareAndWrite { into, .. }
+                    Work::Read { into, .. }
+                    | Work::Compare { into, .. }
+                    | Work::CompareAndWrite { into, .. }
                         if whole =>
                     {
                         *into = memory;
@@ -302,11 +311,24 @@ impl CacheQueue {
         }
     }
 
+    /// True if a flush of the capacity volume has failed since the job's pieces were sent there.
+    fn may_be_lost(&self, job: &Job) -> bool {
+        job.flush_failures != self.shared.state.lock().flush_failures
+    }
+
     /// All pieces of a job have landed.
     fn moved(&mut self, id: JobId) {
-        let Some(job) = self.jobs.remove(&id) else { return };
+        let Some(mut job) = self.jobs.remove(&id) else { return };
         if let Some(kind) = job.fast_failure {
             self.shared.fail_fast(kind);
+        }
+        let writes = match &job.work {
+            Work::Write { .. } | Work::CompareAndWrite { equal: true, .. } | Work::Release { .. } => true,
+            Work::WriteBack { stage, .. } => *stage == WriteBackStage::Write,
+            _ => false,
+        };
+        if writes && self.may_be_lost(&job) && job.pieces.iter().any(|piece| piece.side == Side::Capacity) {
+            job.capacity_failure.get_or_insert(VolumeErrorKind::Media);
         }
         match &job.work {
             Work::Read { .. } | Work::Compare { .. } | Work::CompareAndWrite { equal: false, .. } => {
@@ -409,11 +431,10 @@ impl CacheQueue {
             return into.take().map(|into| vec![into]);
         }
         let buffers: Option<Vec<Buf>> = pieces.iter().map(|piece| own.take(piece.bytes)).collect();
-        if buffers.is_none() && job.tag.is_some() && !matches!(job.work, Work::Read { .. }) {
-            match &mut job.work {
-                Work::Compare { into, .. } | Work::CompareAndWrite { into, .. } => *into = None,
-                _ => {}
-            }
+        if buffers.is_none()
+            && let Work::Compare { into, .. } | Work::CompareAndWrite { into, .. } = &mut job.work
+        {
+            *into = None;
         }
         buffers
     }
@@ -445,7 +466,7 @@ impl CacheQueue {
         match &mut job.work {
             Work::Read { extent, stream, .. } => {
                 let (extent, stream) = (*extent, *stream);
-                if job.pieces.iter().any(|piece| piece.side == Side::Capacity) {
+                if job.pieces.iter().any(|piece| piece.side == Side::Capacity) && !self.may_be_lost(&job) {
                     self.insert(extent, stream, &data);
                 }
                 self.end(job, Ok(Outcome::Data(data)));
@@ -477,7 +498,8 @@ impl CacheQueue {
             (state.plan_insertion(extent, stream), state.layout)
         };
         let page = wire::index(u64::from(layout.page));
-        let (mut slots, mut pins, mut pieces, mut operations) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut slots, mut pins, mut pieces, mut operations) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut left_out = Vec::new();
         for (part, slot) in planned {
             let bytes = wire::index(u64::from(part.count)) * page;
@@ -599,7 +621,9 @@ impl CacheQueue {
         }
         let operation = match release {
             Release::Discard => Operation::Discard { extent },
-            Release::Zero { durability, may_unmap } => Operation::WriteZeroes { extent, durability, may_unmap },
+            Release::Zero { durability, may_unmap } => {
+                Operation::WriteZeroes { extent, durability, may_unmap }
+            }
         };
         let piece = Piece { side: Side::Capacity, extent, offset: 0, bytes: 0 };
         self.issue(id, job, vec![piece], vec![operation]);
@@ -627,17 +651,17 @@ impl CacheQueue {
         let lost = {
             let mut state = self.shared.state.lock();
             state.last_request = state.last_request.max(self.now);
-            let back = self.shared.mode == Mode::Back || !state.commits.is_settled();
+            let back = self.shared.mode == CacheMode::Back || !state.commits.is_settled();
             job.need = back.then(|| state.commits.need());
             #[cfg(test)]
             if state.planted == crate::planted::Planted::FlushWithoutCommit {
                 job.need = None;
             }
-            job.mark = Some(state.capacity_done);
-            state.has_lost()
+            (job.mark, job.flush_failures) = (Some(state.capacity_done), state.flush_failures);
+            if state.has_lost() { Some(VolumeErrorKind::Media) } else { state.take_untold(self.id) }
         };
-        if lost {
-            return self.end(job, Err(VolumeErrorKind::Media.into()));
+        if let Some(kind) = lost {
+            return self.end(job, Err(kind.into()));
         }
         self.settle(id, job);
     }
@@ -692,10 +716,12 @@ impl CacheQueue {
             let wants_flush = job.mark.is_some_and(|mark| mark > state.capacity_flushed);
             let unmet = job.need.filter(|need| !state.commits.meets(*need));
             let (working, lost) = (state.is_working(), state.has_lost());
+            let unflushed = job.mark.is_some() && job.flush_failures != state.flush_failures;
             drop(state);
             let failure = match job.capacity_failure {
                 Some(kind) => Some(kind),
-                None if unmet.is_some() && !working && lost => Some(VolumeErrorKind::Media),
+                None if unflushed => Some(VolumeErrorKind::Media),
+                None if unmet.is_some() && lost => Some(VolumeErrorKind::Media),
                 None => None,
             };
             let waits = wants_flush || (unmet.is_some() && working);
@@ -734,11 +760,16 @@ impl CacheQueue {
                 state.capacity_flushed = state.capacity_flushed.max(covers);
             }
             Some(Failure { kind, .. }) => {
+                let mut told = None;
                 for id in &self.settling {
-                    if let Some(job) = self.jobs.get_mut(id).filter(|job| job.mark.is_some_and(|mark| mark <= covers)) {
+                    if let Some(job) =
+                        self.jobs.get_mut(id).filter(|job| job.mark.is_some_and(|mark| mark <= covers))
+                    {
                         job.capacity_failure = Some(kind);
+                        told = told.or(matches!(job.work, Work::Flush).then_some(self.id));
                     }
                 }
+                self.shared.state.lock().capacity_flush_failed(kind, told);
             }
         }
         self.check_settling();
@@ -753,8 +784,7 @@ impl CacheQueue {
         let (mut says, mut blocks) = (Vec::new(), Vec::new());
         for (_, index) in &batch.blocks {
             let slots = layout.slots_of(*index);
-            let entries: Vec<_> =
-                slots.clone().map(|slot| state.directory.entry(SlotId(slot))).collect();
+            let entries: Vec<_> = slots.clone().map(|slot| state.directory.entry(SlotId(slot))).collect();
             for (slot, entry) in slots.zip(&entries) {
                 let slot = SlotId(slot);
                 state.directory.add_on_media(slot, entry.dirty);
@@ -769,7 +799,7 @@ impl CacheQueue {
         }
         let commit = Commit { batch, says, blocks, stage: CommitStage::Release };
         let mut job = Job::new(None, Work::Commit(Box::new(commit)));
-        job.mark = Some(state.release);
+        (job.mark, job.flush_failures) = (Some(state.release), state.flush_failures);
         #[cfg(test)]
         if state.planted == crate::planted::Planted::MapBeforeRelease {
             job.mark = None;
@@ -879,7 +909,7 @@ impl CacheQueue {
         let mine = state.write_back.by == Some(self.id);
         let detaching = state.detach == Detach::Wanted;
         let dirty = state.directory.dirty_lines();
-        let nothing = dirty == 0 && state.commits.is_settled() && !detaching;
+        let nothing = (dirty == 0 && state.commits.is_settled() && !detaching) || state.has_lost();
         if nothing || !state.is_working() || state.detach == Detach::Done {
             if mine {
                 state.write_back.by = None;
@@ -894,7 +924,7 @@ impl CacheQueue {
             return;
         }
         let idle_from = state.last_request + state.options.idle;
-        let all = detaching || self.now >= idle_from || self.shared.mode == Mode::Through;
+        let all = detaching || self.now >= idle_from || self.shared.mode == CacheMode::Through;
         let count = if all { WRITE_BACKS } else { pressure(&state, dirty) };
         let mut begun = Vec::new();
         while self.write_backs.len() < count {
@@ -941,7 +971,8 @@ impl CacheQueue {
         let granted = {
             let mut state = self.shared.state.lock();
             let pages = u64::from(state.layout.pages());
-            let (ticket, granted) = state.enter(self.id, Extent::new(line * pages, pages), LockMode::WriteBack);
+            let (ticket, granted) =
+                state.enter(self.id, Extent::new(line * pages, pages), LockMode::WriteBack);
             job.ticket = Some(ticket);
             if !granted {
                 self.locking.insert(ticket, id);
@@ -1067,6 +1098,7 @@ impl CacheQueue {
             let mut state = self.shared.state.lock();
             (0..state.layout.map_blocks).for_each(|block| state.commits.change(block));
             (job.need, job.mark) = (Some(state.commits.need()), Some(state.capacity_done));
+            job.flush_failures = state.flush_failures;
         }
         let id = JobId(self.next_id());
         self.settle(id, job);
@@ -1122,7 +1154,8 @@ impl CacheQueue {
                 _ => (&mut self.capacity, Side::Capacity),
             };
             child.poll(self.now, &mut ended);
-            let polled = Polled { may_have_more: !ended.is_empty() && child.is_busy(), timeout: child.poll_timeout() };
+            let polled =
+                Polled { may_have_more: !ended.is_empty() && child.is_busy(), timeout: child.poll_timeout() };
             self.polls.handle_polled(index, polled);
             ended.drain(..).for_each(|completion| self.landed(side, completion));
         }
@@ -1251,30 +1284,23 @@ impl VolumeQueue for CacheQueue {
 impl Drop for CacheQueue {
     /// What was under way ends without anybody's hearing of it, and then others get the locks; what was being written counts as unknown.
     ///
-    /// The volumes may still be at work on what they were given. Where that could overwrite later what others have written to a slot, to the map or below a dirty page,
-    /// the fast volume is not used any more: it has what it has, and gives it back when the cache is opened again.
+    /// The two volumes promise that a queue which is gone disturbs no other. Nevertheless no slot that a write or an insertion was on its way to is given to another line,
+    /// and its pages are not written again.
     fn drop(&mut self) {
         self.fast.close();
         self.capacity.close();
         let mut state = self.shared.state.lock();
         state.remove_queue(self.id);
-        let mut sound = true;
         for (_, mut job) in self.jobs.drain() {
             let under_way = job.left > 0;
             match job.work {
-                Work::Write { .. } | Work::CompareAndWrite { .. } if under_way => {
-                    sound &= state.orphaned(&job.parts);
-                }
+                Work::Write { .. } | Work::CompareAndWrite { .. } if under_way => state.orphaned(&job.parts),
                 Work::Release { extent, .. } if under_way => drop(state.released(extent, false, false)),
-                Work::WriteBack { slot, stage, .. } => {
-                    sound &= !under_way || stage != WriteBackStage::Write;
+                Work::WriteBack { slot, .. } => {
                     state.capacity_done += 1;
                     state.end_write_back(slot, false);
                 }
-                Work::Commit(commit) => {
-                    sound &= !under_way || commit.stage != CommitStage::Map;
-                    state.commits.abandon(commit.batch);
-                }
+                Work::Commit(commit) => state.commits.abandon(commit.batch),
                 Work::Insert { slots } => {
                     slots.iter().for_each(|(slot, pages)| state.orphaned_insertion(*slot, *pages));
                 }
@@ -1292,9 +1318,5 @@ impl Drop for CacheQueue {
             state.write_back.by = None;
         }
         state.wake_queues();
-        drop(state);
-        if !sound {
-            self.shared.fail_fast(VolumeErrorKind::ShuttingDown);
-        }
     }
 }

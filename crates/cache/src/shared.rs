@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use volume::{Features, Geometry, Limits, Listeners, Volume, VolumeErrorKind};
+use volume::{CacheMode, Features, Geometry, Limits, Listeners, Volume, VolumeErrorKind};
 
 use crate::limits::{DEPTH, MAX_TRANSFER};
-use crate::options::Mode;
 use crate::state::{Locked, State};
 
 /// What the control side and all queues hold.
@@ -13,7 +12,7 @@ use crate::state::{Locked, State};
 pub(crate) struct Shared {
     pub(crate) fast: Arc<dyn Volume>,
     pub(crate) capacity: Arc<dyn Volume>,
-    pub(crate) mode: Mode,
+    pub(crate) mode: CacheMode,
     pub(crate) state: Locked,
     pub(crate) listeners: Listeners,
 }
@@ -47,8 +46,8 @@ impl Shared {
     pub(crate) fn features(&self) -> Features {
         let features = self.capacity.features() | Features::COMPARE;
         match self.mode {
-            Mode::Through => features,
-            Mode::Back => features | Features::VOLATILE_CACHE,
+            CacheMode::Through => features,
+            CacheMode::Back => features | Features::VOLATILE_CACHE,
         }
     }
 

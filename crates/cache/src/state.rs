@@ -13,18 +13,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use protocol::Instant;
-use volume::{Extent, VolumeErrorKind};
+use volume::{CacheMode, CacheState, CacheStatus, Extent, VolumeErrorKind};
 
 use crate::admission::Touched;
 use crate::commit::{Commits, Need};
 use crate::directory::{Directory, SlotId};
 use crate::layout::Layout;
 use crate::limits::TOLD_RANGES;
-use crate::options::{Mode, Options};
+use crate::options::Options;
 use crate::page_set::PageSet;
 use crate::plan::{Part, Piece, Pieces, lines, pages_of, parts};
 use crate::range_locks::{Grant, LockMode, RangeLocks, Ticket};
-use crate::status::{CacheState, Status};
 use crate::superblock::Superblock;
 
 /// How far detaching is.
@@ -64,6 +63,8 @@ struct QueueEntry {
     id: u64,
     waker: Waker,
     grants: Vec<Ticket>,
+    /// A flush of the capacity volume has failed that nobody asked for by a flush of this queue: its next one tells it.
+    untold: Option<VolumeErrorKind>,
 }
 
 /// Which way a part of a write goes.
@@ -123,10 +124,16 @@ pub(crate) struct State {
     /// Writes of all kinds that the capacity volume has completed, and how many of those a flush has covered.
     pub(crate) capacity_done: u64,
     pub(crate) capacity_flushed: u64,
+    /// The last of them that somebody asked for: others are written again if they are lost.
+    asked_done: u64,
+    /// Flushes of the capacity volume that have failed: what was under way at one may be lost, though a later one succeeds in another queue.
+    pub(crate) flush_failures: u64,
     /// A commit needs a flush of the capacity volume that covers this many: pages became clean by what was written there.
     pub(crate) release: u64,
     /// A commit that takes pages out of the map which the capacity volume has newer data of.
     superseded: Option<Need>,
+    /// The capacity volume may have lost what took the place of dirty pages: the map must not give those up any more.
+    broken: bool,
     /// Why the fast volume is not used any more.
     failed: Option<VolumeErrorKind>,
     pub(crate) path_changes: u64,
@@ -141,7 +148,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(layout: Layout, options: Options, superblock: Superblock, directory: Directory) -> Self {
+    pub(crate) fn new(
+        layout: Layout,
+        options: Options,
+        superblock: Superblock,
+        directory: Directory,
+    ) -> Self {
         Self {
             layout,
             options,
@@ -157,7 +169,10 @@ impl State {
             // Nobody knows what was written before.
             capacity_done: 1,
             capacity_flushed: 0,
+            asked_done: 0,
+            flush_failures: 0,
             release: 0,
+            broken: false,
             superseded: None,
             failed: None,
             path_changes: 0,
@@ -174,7 +189,7 @@ impl State {
     /// One more queue.
     pub(crate) fn add_queue(&mut self, waker: Waker) -> u64 {
         self.last_queue += 1;
-        self.queues.push(QueueEntry { id: self.last_queue, waker, grants: Vec::new() });
+        self.queues.push(QueueEntry { id: self.last_queue, waker, grants: Vec::new(), untold: None });
         self.last_queue
     }
 
@@ -228,8 +243,11 @@ impl State {
     }
 
     /// True if the fast volume has failed with data that only it had, or that it would hide from the capacity volume's newer data if it came back: no flush
-    /// can succeed.
+    /// can succeed. The same where the capacity volume may have lost what took the place of dirty pages.
     pub(crate) fn has_lost(&self) -> bool {
+        if self.broken {
+            return true;
+        }
         let hides = self.superseded.is_some_and(|need| !self.commits.meets(need));
         !self.is_working() && (self.directory.dirty_pages() > 0 || hides)
     }
@@ -401,7 +419,11 @@ impl State {
     }
 
     /// Which way the parts of a write go; their slots are pinned.
-    pub(crate) fn plan_write(&mut self, extent: Extent, stream: Stream) -> Result<Vec<WritePart>, VolumeErrorKind> {
+    pub(crate) fn plan_write(
+        &mut self,
+        extent: Extent,
+        stream: Stream,
+    ) -> Result<Vec<WritePart>, VolumeErrorKind> {
         let layout = self.layout;
         if !self.is_working() && self.holds_any(extent) {
             return Err(VolumeErrorKind::Media);
@@ -415,8 +437,8 @@ impl State {
             for part in part.within(part.pages().without(inserting)) {
                 let way = match self.options.mode {
                     _ if !self.is_working() => Way::Through(None),
-                    Mode::Through => Way::Through(self.slot_for(&part, stream)),
-                    Mode::Back => self.way_back(&part, stream),
+                    CacheMode::Through => Way::Through(self.slot_for(&part, stream)),
+                    CacheMode::Back => self.way_back(&part, stream),
                 };
                 if let Way::Back(id) | Way::Through(Some(id)) = way {
                     self.overtake_write_back(id, part.pages());
@@ -449,7 +471,7 @@ impl State {
     pub(crate) fn written(&mut self, list: &[WritePart], how: Written) -> bool {
         let mut needs_commit = false;
         if list.iter().any(|part| matches!(part.way, Way::Through(_))) {
-            self.capacity_done += 1;
+            self.count_asked();
         }
         for WritePart { part, way } in list {
             let pages = part.pages();
@@ -496,24 +518,21 @@ impl State {
         self.directory.drop_pages(id, clean);
     }
 
-    /// The queue of a write is gone, and the volumes may still be at work on it. Its slots stay with their lines, and nothing is written there any more. False if
-    /// what is dirty there may change at any time: then nothing can be told of it.
-    pub(crate) fn orphaned(&mut self, list: &[WritePart]) -> bool {
-        self.capacity_done += 1;
-        let mut sound = true;
+    /// The queue of a write is gone. Its slots stay with their lines, and what was not dirty there is not written again.
+    pub(crate) fn orphaned(&mut self, list: &[WritePart]) {
+        self.count_asked();
         for WritePart { part, way } in list {
             let pages = part.pages();
             if let Some(id) = self.directory.find(part.line) {
                 self.forget_clean(id, pages);
             }
             if let Way::Back(id) | Way::Through(Some(id)) = way {
-                sound &= self.directory.slot(*id).dirty.both(pages).is_empty();
+                self.overtake_write_back(*id, pages);
                 let blocked = self.inserting.entry(*id).or_default();
-                blocked.pages = blocked.pages.either(pages);
+                blocked.pages = blocked.pages.either(pages.without(self.directory.slot(*id).dirty));
                 self.directory.pin(*id);
             }
         }
-        sound
     }
 
     /// The same for an insertion: what is blocked stays so.
@@ -525,7 +544,7 @@ impl State {
     /// Notes how a discard or a write of zeros has ended. `drops_dirty` says that what was dirty there is to mean nothing any more. True if that is durable only by
     /// a commit.
     pub(crate) fn released(&mut self, extent: Extent, done: bool, drops_dirty: bool) -> bool {
-        self.capacity_done += 1;
+        self.count_asked();
         let mut needs_commit = false;
         for (line, id) in self.directory.in_lines(lines(&self.layout, extent)) {
             let pages = pages_of(&self.layout, line, extent);
@@ -536,6 +555,35 @@ impl State {
             }
         }
         needs_commit
+    }
+
+    /// The capacity volume has completed something that was asked for.
+    fn count_asked(&mut self) {
+        self.capacity_done += 1;
+        self.asked_done = self.capacity_done;
+    }
+
+    /// A flush of the capacity volume has failed, and it may have lost what it had completed since the last good one. What was asked for is told to every queue by its next
+    /// flush, but for `told`, where one has just failed. Clean copies may be of what is lost; and what took the place of dirty pages may be lost, so that the map keeps those.
+    pub(crate) fn capacity_flush_failed(&mut self, kind: VolumeErrorKind, told: Option<u64>) {
+        #[cfg(test)]
+        if self.planted == crate::planted::Planted::ForgetsFailedFlushes {
+            return;
+        }
+        self.flush_failures += 1;
+        if self.asked_done > self.capacity_flushed || self.changing > 0 {
+            for queue in self.queues.iter_mut().filter(|queue| Some(queue.id) != told) {
+                queue.untold = Some(kind);
+            }
+        }
+        self.broken |= self.release > self.capacity_flushed;
+        self.inserting.values_mut().for_each(|insertion| insertion.sound = PageSet::NONE);
+        self.directory.drop_clean();
+    }
+
+    /// Why the next flush of a queue must fail, if it must.
+    pub(crate) fn take_untold(&mut self, id: u64) -> Option<VolumeErrorKind> {
+        self.queues.iter_mut().find(|queue| queue.id == id)?.untold.take()
     }
 
     /// What the map is to say of a slot has changed.
@@ -583,7 +631,11 @@ impl State {
                 }
                 if run.start > at {
                     // A dirty run has ended, or what is not dirty ends here.
-                    return if at > extent.start { (at - extent.start, true) } else { (run.start.min(end) - at, false) };
+                    return if at > extent.start {
+                        (at - extent.start, true)
+                    } else {
+                        (run.start.min(end) - at, false)
+                    };
                 }
                 at = run.end;
                 if at >= end {
@@ -595,7 +647,7 @@ impl State {
     }
 
     /// How the cache is.
-    pub(crate) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> CacheStatus {
         let state = match (self.failed, self.detach) {
             (Some(_), _) if self.has_lost() => CacheState::Lost,
             (Some(_), _) => CacheState::Off,
@@ -604,7 +656,7 @@ impl State {
             (None, Detach::Done) => CacheState::Detached,
         };
         let Counts { hits, misses, insertions, bypassed, evictions, written_back } = self.counts;
-        Status {
+        CacheStatus {
             mode: self.options.mode,
             state,
             lines: self.layout.slots,
@@ -622,6 +674,13 @@ impl State {
 
     /// What is wrong, for people.
     pub(crate) fn last_error(&self) -> Option<String> {
+        if self.broken {
+            return Some(
+                "the capacity volume of the cache has failed a flush after dirty data had been discarded or overwritten on it: every flush fails; open the cache again, \
+                 and what was flushed before is there"
+                    .to_owned(),
+            );
+        }
         let Some(kind) = self.failed else { return self.write_back.error.clone() };
         if self.directory.dirty_pages() == 0 && !self.has_lost() {
             return Some(format!(
@@ -701,4 +760,3 @@ pub(crate) fn pinned(list: &[WritePart]) -> impl Iterator<Item = SlotId> {
         Way::Through(None) => None,
     })
 }
-

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use volume::{
-    Changes, Features, Geometry, Identity, Limits, LossRecord, OpenError, PathState, QueueContext, Volume,
-    VolumeQueue,
+    CacheControl, CacheStatus, Changes, Features, Geometry, Identity, Limits, LossRecord, OpenError,
+    PathState, QueueContext, Volume, VolumeQueue,
 };
 
 use crate::queue::CacheQueue;
 use crate::shared::Shared;
 use crate::state::Detach;
-use crate::status::Status;
 
 /// The volume of `cache=[FAST,CAPACITY]`.
 #[derive(Debug)]
@@ -19,16 +18,12 @@ pub struct Cache {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Cache {
-    /// How it is now.
-    pub fn status(&self) -> Status {
+impl CacheControl for Cache {
+    fn status(&self) -> CacheStatus {
         self.shared.state.lock().status()
     }
 
-    /// Asks that the capacity volume get everything, and that the fast volume be left so that its copies may be believed when it is used again. Writes are refused
-    /// from now on, as they would make the copies wrong; reads go on. The queues do the work while they are polled; [`Status::state`] tells when it is done, and
-    /// whoever [listens](Volume::listen) is woken.
-    pub fn detach(&self) {
+    fn detach(&self) {
         let mut state = self.shared.state.lock();
         if state.detach == Detach::No {
             state.detach = Detach::Wanted;
@@ -92,6 +87,10 @@ impl Volume for Cache {
 
     fn memory(&self) -> Option<Arc<dyn buf::MemorySource>> {
         self.shared.capacity.memory().or_else(|| self.shared.fast.memory())
+    }
+
+    fn cache(&self) -> Option<&dyn CacheControl> {
+        Some(self)
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {

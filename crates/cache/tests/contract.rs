@@ -9,9 +9,7 @@ use cache::CacheOpener;
 use names::{BlockSize, Source, VolumeUrl};
 use protocol::{Instant, SeededEntropy};
 use volume::contract::{self, FakeWorld, Options, World};
-use volume::{
-    CoreId, Extent, OpenError, Opener, Openers, PreparedOpen, QueueContext, Ram, Ready, Volume,
-};
+use volume::{CoreId, Extent, OpenError, Opener, Openers, PreparedOpen, QueueContext, Ram, Ready, Volume};
 
 fn fake() -> Box<dyn World> {
     Box::new(FakeWorld::new())
@@ -67,10 +65,7 @@ const MODES: [&str; 4] = [
 fn a_cache_keeps_the_contract() {
     for mode in MODES {
         for seed in 1..3 {
-            assert_keeps(
-                &format!("cache=[ram:2M,ram:24M]?{mode}"),
-                Options { seed, ..Options::default() },
-            );
+            assert_keeps(&format!("cache=[ram:2M,ram:24M]?{mode}"), Options { seed, ..Options::default() });
         }
     }
 }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use buf::{Buf, BufList};
 use protocol::{Entropy, Instant, SeededEntropy};
 use volume::{
-    Allocation, Completion, Durability, Extent, Failure, Features, Geometry, Limits, OpenError, Operation, Outcome,
-    QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
+    Allocation, Completion, Durability, Extent, Failure, Features, Geometry, Limits, OpenError, Operation,
+    Outcome, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
 };
 
 pub(super) const BLOCK: usize = 512;
@@ -42,9 +42,10 @@ struct Medium {
     dice: SeededEntropy,
     /// Writes under way, for a cut.
     under_way: Vec<(u64, Extent, Option<BufList>)>,
-    /// Writes of queues that are gone: they reach their blocks some time.
-    late: Vec<(u64, Extent, Option<BufList>)>,
     queues: u64,
+    /// How often it has lost what no flush had covered, and how often before this life: the next flush of each queue fails.
+    losses: u64,
+    losses_before: u64,
 }
 
 impl Medium {
@@ -108,8 +109,9 @@ impl Disk {
             slowness: 1,
             dice: SeededEntropy::new(seed),
             under_way: Vec::new(),
-            late: Vec::new(),
             queues: 0,
+            losses: 0,
+            losses_before: 0,
         };
         Self { medium: Arc::new(Mutex::new(medium)), blocks }
     }
@@ -133,9 +135,20 @@ impl Disk {
     /// What nobody drives any more: it has reached any of its blocks.
     pub(super) fn abandon(&self) {
         let mut medium = self.lock();
-        let late = core::mem::take(&mut medium.late);
-        for (_, extent, data) in core::mem::take(&mut medium.under_way).into_iter().chain(late) {
+        medium.losses_before = medium.losses;
+        for (_, extent, data) in core::mem::take(&mut medium.under_way) {
             medium.partly(extent, data);
+        }
+    }
+
+    /// It begins anew without its cache, as a machine does that is reached again after a while: of what no flush has covered some is lost, and the next flush of each queue fails.
+    pub(super) fn lose(&self) {
+        let mut medium = self.lock();
+        medium.losses += 1;
+        for index in 0..medium.blocks.len() {
+            if !medium.blocks[index].cached.is_empty() && medium.chance(2) {
+                medium.blocks[index].cached.clear();
+            }
         }
     }
 
@@ -147,7 +160,9 @@ impl Disk {
             let versions = medium.blocks[index].cached.len() as u64;
             let kept = medium.dice.number() % (versions + 1);
             let block = &mut medium.blocks[index];
-            if let Some((_, bytes)) = usize::try_from(kept).unwrap().checked_sub(1).map(|at| block.cached[at].clone()) {
+            if let Some((_, bytes)) =
+                usize::try_from(kept).unwrap().checked_sub(1).map(|at| block.cached[at].clone())
+            {
                 block.stable = bytes;
             }
             block.cached.clear();
@@ -176,7 +191,12 @@ impl Volume for Disk {
     fn open_queue(&self, _: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
         let mut medium = self.lock();
         medium.queues += 1;
-        Ok(Box::new(DiskQueue { disk: self.clone(), number: medium.queues << 32, pending: Vec::new() }))
+        Ok(Box::new(DiskQueue {
+            disk: self.clone(),
+            number: medium.queues << 32,
+            pending: Vec::new(),
+            told: medium.losses_before,
+        }))
     }
 }
 
@@ -191,14 +211,21 @@ struct DiskQueue {
     disk: Disk,
     number: u64,
     pending: Vec<Pending>,
+    /// Losses that its flushes have told of.
+    told: u64,
 }
 
 impl DiskQueue {
-    fn carry_out(medium: &mut Medium, pending: Pending) -> Completion {
+    fn carry_out(medium: &mut Medium, told: &mut u64, pending: Pending) -> Completion {
         let Pending { number, request: Request { tag, operation }, covers } = pending;
         medium.under_way.retain(|(other, ..)| *other != number);
-        let fails = medium.dead || medium.errors.is_some_and(|one_in| medium.dice.number().is_multiple_of(one_in));
-        if fails {
+        let fails =
+            medium.dead || medium.errors.is_some_and(|one_in| medium.dice.number().is_multiple_of(one_in));
+        let tells = matches!(operation, Operation::Flush) && *told < medium.losses;
+        if tells {
+            *told = medium.losses;
+        }
+        if fails || tells {
             // Some of its blocks may have changed.
             if let Operation::Write { extent, data, .. } = &operation {
                 medium.partly(*extent, Some(data.clone()));
@@ -266,16 +293,12 @@ impl VolumeQueue for DiskQueue {
 
     fn poll(&mut self, _: Instant, done: &mut Vec<Completion>) {
         let mut medium = self.disk.lock();
-        if !medium.late.is_empty() && medium.chance(30) {
-            let (_, extent, data) = medium.late.swap_remove(0);
-            medium.partly(extent, data);
-        }
         let mut index = 0;
         while index < self.pending.len() {
             let slowness = medium.slowness;
             if medium.chance(slowness) {
                 let pending = self.pending.swap_remove(index);
-                done.push(Self::carry_out(&mut medium, pending));
+                done.push(Self::carry_out(&mut medium, &mut self.told, pending));
             } else {
                 index += 1;
             }
@@ -288,14 +311,16 @@ impl VolumeQueue for DiskQueue {
 }
 
 impl Drop for DiskQueue {
-    /// What was under way reaches its blocks later, at any time.
+    /// What was under way has reached any of its blocks, and reaches no more.
     fn drop(&mut self) {
         let Ok(mut medium) = self.disk.medium.lock() else { return };
-        let numbers: Vec<u64> = self.pending.drain(..).map(|pending| pending.number).collect();
-        let (late, under_way) =
-            core::mem::take(&mut medium.under_way).into_iter().partition(|(number, ..)| numbers.contains(number));
-        medium.under_way = under_way;
-        medium.late.extend::<Vec<_>>(late);
+        for Pending { number, .. } in self.pending.drain(..) {
+            let Some(index) = medium.under_way.iter().position(|(other, ..)| *other == number) else {
+                continue;
+            };
+            let (_, extent, data) = medium.under_way.swap_remove(index);
+            medium.partly(extent, data);
+        }
     }
 }
 

@@ -22,13 +22,15 @@ struct Block {
 pub(super) struct Model {
     blocks: Vec<Block>,
     clock: u64,
+    /// The capacity disk has lost something in this life: reads may answer older content until every queue has been told.
+    untold_loss: bool,
 }
 
 impl Model {
     pub(super) fn new(blocks: u64) -> Self {
         let zero = Written { at: 0, value: 0, surely: true };
         let block = Block { history: vec![zero], possible: vec![0] };
-        Self { blocks: vec![block; usize::try_from(blocks).unwrap()], clock: 0 }
+        Self { blocks: vec![block; usize::try_from(blocks).unwrap()], clock: 0, untold_loss: false }
     }
 
     fn block(&mut self, block: u64) -> &mut Block {
@@ -42,13 +44,15 @@ impl Model {
 
     pub(super) fn written(&mut self, block: u64, value: u64, durable: bool) {
         self.clock += 1;
-        let at = self.clock;
+        let (at, untold_loss) = (self.clock, self.untold_loss);
         let block = self.block(block);
         if durable {
             block.history.clear();
         }
         block.history.push(Written { at, value, surely: true });
-        block.possible = vec![value];
+        // It may have been among what was lost.
+        let first = if untold_loss { 0 } else { block.history.len() - 1 };
+        block.possible = block.history[first..].iter().map(|written| written.value).collect();
     }
 
     /// A write failed, or nobody heard how it ended.
@@ -73,10 +77,13 @@ impl Model {
     /// A read answered this. It must be possible, and is what later reads answer.
     pub(super) fn read(&mut self, block: u64, value: u64) -> Result<(), String> {
         self.clock += 1;
-        let at = self.clock;
+        let (at, untold_loss) = (self.clock, self.untold_loss);
         let found = self.block(block);
         if !found.possible.contains(&value) {
             return Err(format!("block {block} was read as {value} and may hold {:?}", found.possible));
+        }
+        if untold_loss {
+            return Ok(());
         }
         if found.possible.len() > 1 {
             // What it holds is known now, and a flush covers it.
@@ -86,8 +93,26 @@ impl Model {
         Ok(())
     }
 
+    /// What was not flushed may be lost, and the next flush tells so.
+    pub(super) fn lost(&mut self) {
+        self.untold_loss = true;
+        for block in &mut self.blocks {
+            block.possible = block.history.iter().map(|written| written.value).collect();
+        }
+    }
+
+    /// A flush has failed: what no good one has covered is to be written again. Other queues may not have been told yet, so that reads may still differ.
+    pub(super) fn told(&mut self) {
+        if self.untold_loss {
+            for written in self.blocks.iter_mut().flat_map(|block| &mut block.history) {
+                written.surely = false;
+            }
+        }
+    }
+
     /// Everything that was not flushed may be lost.
     pub(super) fn crashed(&mut self) {
+        self.untold_loss = false;
         for block in &mut self.blocks {
             block.possible = block.history.iter().map(|written| written.value).collect();
             // Which of them it is, nobody knows until it is read: a flush covers that one, and gives the others up no sooner.
