@@ -62,15 +62,13 @@ impl Child {
     /// Asks that a request end soon; its end if it had not begun.
     pub(crate) fn cancel(&mut self, tag: Tag) -> Option<Completion> {
         let waiting = self.backlog.iter().position(|request| request.tag == tag);
-        match waiting.and_then(|index| self.backlog.remove(index)) {
-            Some(request) => Some(request.failed(VolumeErrorKind::Cancelled)),
-            None => {
-                if let Some(queue) = &mut self.queue {
-                    queue.cancel(tag);
-                }
-                None
-            }
+        if let Some(request) = waiting.and_then(|index| self.backlog.remove(index)) {
+            return Some(request.failed(VolumeErrorKind::Cancelled));
         }
+        if let Some(queue) = &mut self.queue {
+            queue.cancel(tag);
+        }
+        None
     }
 
     /// True if it has requests.

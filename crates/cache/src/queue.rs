@@ -24,7 +24,7 @@ use crate::page_set::PageSet;
 use crate::plan::{Piece, Side};
 use crate::range_locks::{LockMode, Ticket};
 use crate::shared::Shared;
-use crate::state::{Detach, State, Stream, Way, Written, pinned};
+use crate::state::{Detach, Route, State, Stream, Written, pinned};
 use crate::streams::Streams;
 
 /// The numbers of the two volumes in the list of what wants to be polled.
@@ -267,7 +267,9 @@ impl CacheQueue {
         let Completion { tag, result } = completion;
         match self.flights.remove(&tag) {
             Some(Flight::Piece { job, piece }) => self.piece_landed(job, piece, side, result),
-            Some(Flight::CapacityFlush { covers }) => self.capacity_flushed(covers, result.err()),
+            Some(Flight::CapacityFlush { covers }) => {
+                self.capacity_flushed(covers, result.err().map(VolumeErrorKind::from));
+            }
             None => {}
         }
     }
@@ -397,20 +399,16 @@ impl CacheQueue {
                 return self.end(job, Err(Failure { kind, memory }));
             }
         };
-        match self.memory_for(&mut job, &pieces) {
-            Some(buffers) => {
-                let read = |(piece, into): (&Piece, Buf)| Operation::Read { extent: piece.extent, into };
-                let operations = pieces.iter().zip(buffers).map(read).collect();
-                self.issue(id, job, pieces, operations);
-            }
-            None => {
-                let mut state = self.shared.state.lock();
-                job.pins.drain(..).for_each(|pin| state.directory.unpin(pin));
-                drop(state);
-                self.jobs.insert(id, job);
-                self.starved.push(id);
-            }
+        if let Some(buffers) = self.memory_for(&mut job, &pieces) {
+            let read = |(piece, into): (&Piece, Buf)| Operation::Read { extent: piece.extent, into };
+            let operations = pieces.iter().zip(buffers).map(read).collect();
+            return self.issue(id, job, pieces, operations);
         }
+        let mut state = self.shared.state.lock();
+        job.pins.drain(..).for_each(|pin| state.directory.unpin(pin));
+        drop(state);
+        self.jobs.insert(id, job);
+        self.starved.push(id);
     }
 
     /// Memory for the pieces of a read: all of it or none, so that no two wait for each other. One piece is read into the request's own.
@@ -445,9 +443,10 @@ impl CacheQueue {
             job.pins.drain(..).for_each(|pin| state.directory.unpin(pin));
         }
         let is_read = matches!(job.work, Work::Read { .. });
-        let into = match &mut job.work {
-            Work::Read { into, .. } | Work::Compare { into, .. } | Work::CompareAndWrite { into, .. } => into,
-            _ => return,
+        let (Work::Read { into, .. } | Work::Compare { into, .. } | Work::CompareAndWrite { into, .. }) =
+            &mut job.work
+        else {
+            return;
         };
         if let Some(kind) = job.capacity_failure {
             let memory = into.take().filter(|_| is_read);
@@ -540,7 +539,9 @@ impl CacheQueue {
         self.insertions = self.insertions.saturating_sub(1);
         if let Work::Insert { slots } = &job.work {
             let (mut state, well) = (self.shared.state.lock(), job.fast_failure.is_none());
-            slots.iter().for_each(|(slot, pages)| state.inserted(*slot, *pages, well));
+            for (slot, pages) in slots {
+                state.inserted(*slot, *pages, well);
+            }
         }
         self.end(job, Ok(Outcome::Done));
     }
@@ -590,7 +591,7 @@ impl CacheQueue {
         if let Some(kind) = job.capacity_failure {
             return self.end(job, Err(kind.into()));
         }
-        if !(how.fast && working) && job.parts.iter().any(|part| matches!(part.way, Way::Back(_))) {
+        if !(how.fast && working) && job.parts.iter().any(|part| matches!(part.way, Route::Back(_))) {
             // The fast volume has it, or not, and is not used any more. To the capacity volume, as far as nothing dirty would hide it.
             self.jobs.insert(id, job);
             return self.start(id);
@@ -752,14 +753,14 @@ impl CacheQueue {
         }
     }
 
-    fn capacity_flushed(&mut self, covers: u64, failure: Option<Failure>) {
+    fn capacity_flushed(&mut self, covers: u64, failure: Option<VolumeErrorKind>) {
         self.flushes_capacity = false;
         match failure {
             None => {
                 let mut state = self.shared.state.lock();
                 state.capacity_flushed = state.capacity_flushed.max(covers);
             }
-            Some(Failure { kind, .. }) => {
+            Some(kind) => {
                 let mut told = None;
                 for id in &self.settling {
                     if let Some(job) =
@@ -1126,8 +1127,8 @@ impl CacheQueue {
         self.issue(id, job, vec![piece], vec![operation]);
     }
 
-    fn detach_moved(&mut self, id: JobId, mut job: Job, stage: DetachStage) {
-        if job.fast_failure.is_none() && stage == DetachStage::Superblock {
+    fn detach_moved(&mut self, id: JobId, mut job: Job, ended: DetachStage) {
+        if job.fast_failure.is_none() && ended == DetachStage::Superblock {
             job.work = Work::Detach(DetachStage::Fence);
             let piece = Piece { side: Side::Fast, extent: Extent::new(0, 0), offset: 0, bytes: 0 };
             return self.issue(id, job, vec![piece], vec![Operation::Flush]);
@@ -1302,7 +1303,9 @@ impl Drop for CacheQueue {
                 }
                 Work::Commit(commit) => state.commits.abandon(commit.batch),
                 Work::Insert { slots } => {
-                    slots.iter().for_each(|(slot, pages)| state.orphaned_insertion(*slot, *pages));
+                    for (slot, pages) in slots {
+                        state.orphaned_insertion(slot, pages);
+                    }
                 }
                 _ => {}
             }

@@ -26,9 +26,8 @@ impl LockMode {
     fn excludes(self, other: Self) -> bool {
         match (self, other) {
             (Self::Alone, _) | (_, Self::Alone) => true,
-            (Self::WriteBack, _) | (_, Self::WriteBack) => false,
+            (Self::WriteBack, _) | (_, Self::WriteBack) | (Self::Shared, Self::Shared) => false,
             (Self::Exclusive, _) | (_, Self::Exclusive) => true,
-            (Self::Shared, Self::Shared) => false,
         }
     }
 }
@@ -159,10 +158,10 @@ mod tests {
             let (mut locks, mut held, mut waiting, mut grants) =
                 (RangeLocks::default(), Vec::new(), Vec::new(), Vec::new());
             for step in 0..400 {
-                if step < 300 && entropy.number() % 2 == 0 {
+                if step < 300 && entropy.number().is_multiple_of(2) {
                     let start = entropy.number() % 20;
                     let blocks = start..start + 1 + entropy.number() % 6;
-                    let mode = if entropy.number() % 3 == 0 { Exclusive } else { Shared };
+                    let mode = if entropy.number().is_multiple_of(3) { Exclusive } else { Shared };
                     let (ticket, granted) = locks.enter(0, blocks.clone(), mode);
                     let list = if granted { &mut held } else { &mut waiting };
                     list.push((ticket, blocks, mode));

@@ -69,7 +69,7 @@ struct QueueEntry {
 
 /// Which way a part of a write goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Route {
     /// To the fast volume; it becomes dirty.
     Back(SlotId),
     /// To the capacity volume, and to a slot that it lies in or is to lie in.
@@ -80,7 +80,7 @@ pub(crate) enum Way {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WritePart {
     pub(crate) part: Part,
-    pub(crate) way: Way,
+    pub(crate) way: Route,
 }
 
 /// How the pieces of a write have ended.
@@ -433,14 +433,14 @@ impl State {
             // What is being put into a slot just now must not be written there, too.
             let slot = self.directory.find(part.line);
             let inserting = slot.map_or(PageSet::NONE, |id| self.spoil(id, part.pages()));
-            list.extend(part.within(inserting).map(|part| WritePart { part, way: Way::Through(None) }));
+            list.extend(part.within(inserting).map(|part| WritePart { part, way: Route::Through(None) }));
             for part in part.within(part.pages().without(inserting)) {
                 let way = match self.options.mode {
-                    _ if !self.is_working() => Way::Through(None),
-                    CacheMode::Through => Way::Through(self.slot_for(&part, stream)),
+                    _ if !self.is_working() => Route::Through(None),
+                    CacheMode::Through => Route::Through(self.slot_for(&part, stream)),
                     CacheMode::Back => self.way_back(&part, stream),
                 };
-                if let Way::Back(id) | Way::Through(Some(id)) = way {
+                if let Route::Back(id) | Route::Through(Some(id)) = way {
                     self.overtake_write_back(id, part.pages());
                     self.directory.touch(id);
                     self.directory.pin(id);
@@ -451,14 +451,14 @@ impl State {
         Ok(list)
     }
 
-    fn way_back(&mut self, part: &Part, stream: Stream) -> Way {
+    fn way_back(&mut self, part: &Part, stream: Stream) -> Route {
         let slot = match (self.directory.find(part.line), stream) {
             (Some(id), Stream::Passes) => Some(id).filter(|id| !self.held(*id).both(part.pages()).is_empty()),
             (None, Stream::Passes) => None,
             (Some(id), Stream::No) => Some(id),
             (None, Stream::No) => self.insert(part.line),
         };
-        slot.map_or(Way::Through(None), Way::Back)
+        slot.map_or(Route::Through(None), Route::Back)
     }
 
     /// True if the fast volume has, or would bring back, pages of an extent.
@@ -470,13 +470,13 @@ impl State {
     /// Notes how a write has ended. True if it is durable only by a commit.
     pub(crate) fn written(&mut self, list: &[WritePart], how: Written) -> bool {
         let mut needs_commit = false;
-        if list.iter().any(|part| matches!(part.way, Way::Through(_))) {
+        if list.iter().any(|part| matches!(part.way, Route::Through(_))) {
             self.count_asked();
         }
         for WritePart { part, way } in list {
             let pages = part.pages();
             match way {
-                Way::Back(id) if how.fast && self.is_working() => {
+                Route::Back(id) if how.fast && self.is_working() => {
                     self.overtake_write_back(*id, pages);
                     if self.directory.add_dirty(*id, pages) {
                         self.changed(*id);
@@ -484,9 +484,9 @@ impl State {
                     needs_commit = true;
                 }
                 // What became of it is not known, and does not matter: the fast volume is not used any more.
-                Way::Back(_) => {}
-                Way::Through(Some(id)) if how.fast && how.capacity => self.directory.add_valid(*id, pages),
-                Way::Through(_) => {
+                Route::Back(_) => {}
+                Route::Through(Some(id)) if how.fast && how.capacity => self.directory.add_valid(*id, pages),
+                Route::Through(_) => {
                     let Some(id) = self.directory.find(part.line) else { continue };
                     if how.capacity {
                         needs_commit |= self.supersede(id, pages);
@@ -526,7 +526,7 @@ impl State {
             if let Some(id) = self.directory.find(part.line) {
                 self.forget_clean(id, pages);
             }
-            if let Way::Back(id) | Way::Through(Some(id)) = way {
+            if let Route::Back(id) | Route::Through(Some(id)) = way {
                 self.overtake_write_back(*id, pages);
                 let blocked = self.inserting.entry(*id).or_default();
                 blocked.pages = blocked.pages.either(pages.without(self.directory.slot(*id).dirty));
@@ -728,10 +728,10 @@ impl State {
         let layout = self.layout;
         let mut pieces = Pieces::new(&layout);
         for WritePart { part, way } in list {
-            if let Way::Through(_) = way {
+            if let Route::Through(_) = way {
                 pieces.capacity(part.line, part.first, part.count, part.before);
             }
-            if let Way::Back(id) | Way::Through(Some(id)) = way {
+            if let Route::Back(id) | Route::Through(Some(id)) = way {
                 pieces.fast(*id, part.first, part.count, part.before);
             }
         }
@@ -756,7 +756,7 @@ impl Locked {
 /// Slots that a write has pinned.
 pub(crate) fn pinned(list: &[WritePart]) -> impl Iterator<Item = SlotId> {
     list.iter().filter_map(|part| match part.way {
-        Way::Back(id) | Way::Through(Some(id)) => Some(id),
-        Way::Through(None) => None,
+        Route::Back(id) | Route::Through(Some(id)) => Some(id),
+        Route::Through(None) => None,
     })
 }

@@ -14,7 +14,7 @@ struct Stream {
 /// The streams that a queue watches.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    streams: Vec<Stream>,
+    watched: Vec<Stream>,
     /// Blocks from which a stream goes past; `None` if none does.
     bypass: Option<u64>,
     clock: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Streams {
 impl Streams {
     /// Streams of `bypass` blocks and more go past.
     pub(crate) fn new(bypass: Option<u64>) -> Self {
-        Self { streams: Vec::with_capacity(STREAMS), bypass, clock: 0 }
+        Self { watched: Vec::with_capacity(STREAMS), bypass, clock: 0 }
     }
 
     /// Notes a request; true if it belongs to a stream that goes past.
@@ -31,15 +31,15 @@ impl Streams {
         let Some(bypass) = self.bypass else { return false };
         self.clock += 1;
         let next = extent.end().unwrap_or(u64::MAX);
-        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.next == extent.start) {
+        if let Some(stream) = self.watched.iter_mut().find(|stream| stream.next == extent.start) {
             let blocks = stream.blocks.saturating_add(extent.blocks);
             *stream = Stream { next, blocks, used: self.clock };
             return blocks >= bypass;
         }
         let new = Stream { next, blocks: extent.blocks, used: self.clock };
-        if self.streams.len() < STREAMS {
-            self.streams.push(new);
-        } else if let Some(oldest) = self.streams.iter_mut().min_by_key(|stream| stream.used) {
+        if self.watched.len() < STREAMS {
+            self.watched.push(new);
+        } else if let Some(oldest) = self.watched.iter_mut().min_by_key(|stream| stream.used) {
             *oldest = new;
         }
         extent.blocks >= bypass

@@ -22,7 +22,7 @@ use crate::opening::Loading;
 use crate::planted::Planted;
 use crate::{Admission, Cache, Options};
 use disk::{BLOCK, Disk, data_of, value_of};
-use model::Model;
+use model::{Checked, Model};
 
 const FAST_BLOCKS: u64 = 420;
 const CAPACITY_BLOCKS: u64 = 512;
@@ -30,8 +30,6 @@ const LINE: u64 = 4096;
 const QUEUES: usize = 2;
 /// Polls after which something that has not ended is stuck.
 const PATIENCE: usize = 20_000;
-
-type Checked<T = ()> = Result<T, String>;
 
 /// A request under way.
 #[derive(Debug)]
@@ -94,8 +92,8 @@ impl World {
         let options = Options {
             mode,
             line: Some(LINE),
-            admission: if dice.number() % 2 == 0 { Admission::Always } else { Admission::Second },
-            bypass: if dice.number() % 3 == 0 { 8 << 10 } else { 0 },
+            admission: if dice.number().is_multiple_of(2) { Admission::Always } else { Admission::Second },
+            bypass: if dice.number().is_multiple_of(3) { 8 << 10 } else { 0 },
             dirty: 1 + dice.number() % 60,
             idle: Duration::from_millis(1 + dice.number() % 20),
         };

@@ -1,5 +1,8 @@
 //! What each block may hold, by the promises of the contract alone.
 
+/// What a check found to be wrong, for people.
+pub(super) type Checked<T = ()> = Result<T, String>;
+
 /// A value that a block was written with, or may have been.
 #[derive(Debug, Clone, Copy)]
 struct Written {
@@ -75,7 +78,7 @@ impl Model {
     }
 
     /// A read answered this. It must be possible, and is what later reads answer.
-    pub(super) fn read(&mut self, block: u64, value: u64) -> Result<(), String> {
+    pub(super) fn read(&mut self, block: u64, value: u64) -> Checked {
         self.clock += 1;
         let (at, untold_loss) = (self.clock, self.untold_loss);
         let found = self.block(block);
