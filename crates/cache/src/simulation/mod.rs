@@ -129,19 +129,18 @@ impl World {
     fn open(&mut self) -> Checked<bool> {
         let (fast, capacity) = (Arc::new(self.fast.clone()), Arc::new(self.capacity.clone()));
         let cache = 1 + self.roll(u64::MAX - 1);
-        let mut loading = Loading::new(fast, capacity, self.options, cache, &self.context())
-            .map_err(|error| error.to_string())?;
+        let mut loading = Loading::new(fast, capacity, self.options, cache, &self.context())?;
         loading.planted = self.planted;
         for _ in 0..PATIENCE {
             self.now = self.now + Duration::from_micros(10);
-            if let Some(cache) = loading.poll(self.now).map_err(|error| error.to_string())? {
+            if let Some(cache) = loading.poll(self.now)? {
                 {
                     let mut state = cache.shared.state.lock();
                     state.planted = self.planted;
                     state.directory.reuses_dirty = self.planted == Planted::ReusesDirtySlots;
                 }
                 for _ in 0..QUEUES {
-                    let queue = cache.open_queue(&self.context()).map_err(|error| error.to_string())?;
+                    let queue = cache.open_queue(&self.context())?;
                     self.queues.push(queue);
                 }
                 self.may_be_dirty = cache.shared.state.lock().superblock.may_be_dirty;
@@ -154,7 +153,7 @@ impl World {
                 return Ok(false);
             }
         }
-        Err("the cache is never open".to_owned())
+        Err("the cache is never open".into())
     }
 
     fn status(&self) -> CacheStatus {
@@ -174,7 +173,7 @@ impl World {
     fn replace_queue(&mut self) -> Checked {
         let index = usize::try_from(self.roll(QUEUES as u64)).unwrap();
         let context = self.context();
-        let queue = self.cache.as_ref().unwrap().open_queue(&context).map_err(|error| error.to_string())?;
+        let queue = self.cache.as_ref().unwrap().open_queue(&context)?;
         self.queues[index] = queue;
         let (gone, left) =
             core::mem::take(&mut self.asked).into_iter().partition(|(_, (queue, _))| *queue == index);
@@ -306,7 +305,7 @@ impl World {
         if let Err(kind) = &result
             && !(may_fail && matches!(kind, VolumeErrorKind::Media | VolumeErrorKind::Miscompare { .. }))
         {
-            return Err(format!("{asked:?} ended with {kind}"));
+            return Err(format!("{asked:?} ended with {kind}").into());
         }
         match (&asked, result) {
             (Asked::Read(extent), Ok(Outcome::Data(data))) => self.check_read(*extent, &data.into_one())?,
@@ -345,7 +344,7 @@ impl World {
             }
             self.turn()?;
         }
-        Err(format!("{:?} never end", self.asked.values().collect::<Vec<_>>()))
+        Err(format!("{:?} never end", self.asked.values().collect::<Vec<_>>()).into())
     }
 
     /// Reads every block.
@@ -378,7 +377,8 @@ impl World {
                     if !value.is_some_and(|value| self.model.may_hold(block, value)) {
                         return Err(format!(
                             "after it was detached, block {block} of the capacity disk is {value:?}"
-                        ));
+                        )
+                        .into());
                     }
                 }
                 self.model.flushed(self.model.now());
@@ -388,7 +388,7 @@ impl World {
                 return Ok(());
             }
         }
-        Err("it is never detached".to_owned())
+        Err("it is never detached".into())
     }
 
     /// A life of the cache, from its opening to how it ends.
@@ -434,7 +434,7 @@ impl World {
                 && self.status().dirty_bytes > 0
                 && step > 300
             {
-                return Err("something stays dirty in write-through".to_owned());
+                return Err("something stays dirty in write-through".into());
             }
         }
         self.capacity.set_errors(None);
@@ -496,14 +496,15 @@ const SEEDS: u64 = 150;
 fn nothing_is_lost_and_nothing_flips_in_write_through() {
     for seed in 0..SEEDS {
         run(seed, CacheMode::Through, Planted::Nothing)
-            .unwrap_or_else(|found| panic!("seed {seed}: {found}"));
+            .unwrap_or_else(|found| panic!("seed {seed}: {}", found.text()));
     }
 }
 
 #[test]
 fn nothing_is_lost_and_nothing_flips_in_write_back() {
     for seed in 0..SEEDS {
-        run(seed, CacheMode::Back, Planted::Nothing).unwrap_or_else(|found| panic!("seed {seed}: {found}"));
+        run(seed, CacheMode::Back, Planted::Nothing)
+            .unwrap_or_else(|found| panic!("seed {seed}: {}", found.text()));
     }
 }
 
@@ -522,6 +523,6 @@ fn every_planted_fault_is_found() {
         let found = (0..4 * SEEDS)
             .find_map(|seed| run(seed, CacheMode::Back, planted).err().map(|found| (seed, found)));
         let (seed, found) = found.unwrap_or_else(|| panic!("{planted:?} is not found"));
-        println!("{planted:?}: seed {seed}: {found}");
+        println!("{planted:?}: seed {seed}: {}", found.text());
     }
 }

@@ -1,7 +1,24 @@
 //! What each block may hold, by the promises of the contract alone.
 
-/// What a check found to be wrong, for people.
-pub(super) type Checked<T = ()> = Result<T, String>;
+/// What a check found to be wrong.
+#[derive(Debug)]
+pub(super) struct Finding(String);
+
+impl<T: ToString> From<T> for Finding {
+    fn from(text: T) -> Self {
+        Self(text.to_string())
+    }
+}
+
+impl Finding {
+    /// For people.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a check came to.
+pub(super) type Checked<T = ()> = Result<T, Finding>;
 
 /// A value that a block was written with, or may have been.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +100,8 @@ impl Model {
         let (at, untold_loss) = (self.clock, self.untold_loss);
         let found = self.block(block);
         if !found.possible.contains(&value) {
-            return Err(format!("block {block} was read as {value} and may hold {:?}", found.possible));
+            let text = format!("block {block} was read as {value} and may hold {:?}", found.possible);
+            return Err(text.into());
         }
         if untold_loss {
             return Ok(());
