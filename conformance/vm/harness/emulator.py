@@ -64,11 +64,12 @@ def wrap(built: Path, folder: Path, release: str) -> None:
     if not loader.exists():
         raise HarnessError(f"Debian {release} has no loader at {LIBRARIES}: where has it gone?")
     (built / "bin").mkdir()
+    root = folder / "root"
     for name in PROGRAMS:
         if not (built / "root/usr/bin" / name).exists():
             raise HarnessError(f"Debian {release} has no {name} in {', '.join(PACKAGES)}: which package has it now?")
-        firmware = "".join(f'-L "{folder}/root/{place}" ' for place in FIRMWARE) if name.startswith("qemu-system-") else ""
-        words = {"name": name, "release": release, "root": folder / "root", "libraries": LIBRARIES, "firmware": firmware}
+        firmware = "".join(f'-L "{root / place}" ' for place in FIRMWARE) if name.startswith("qemu-system-") else ""
+        words = {"name": name, "release": release, "root": root, "libraries": LIBRARIES, "firmware": firmware}
         program = built / "bin" / name
-        program.write_text(WRAPPER.format(**words, loader=folder / "root" / LIBRARIES / loader.name))
+        program.write_text(WRAPPER.format(**words, loader=root / LIBRARIES / loader.name))
         program.chmod(0o755)
