@@ -182,17 +182,21 @@ fn configuration() -> String {
 }
 
 /// The flags for others' use of the processors: what was foreign, and what the hypervisor gave to other machines.
-pub(crate) fn contended(cpu: &Cpu, machine: &Machine) -> Vec<Flag> {
+///
+/// `packets` is the time of the kernel's own threads for packets, in seconds: where a link loses or shapes packets they do the sides' work, of which no side
+/// can be told. Whoever else sent so many packets would be seen by the time of its processes.
+pub(crate) fn contended(cpu: &Cpu, machine: &Machine, packets: f64) -> Vec<Flag> {
     let told = |seconds: f64| seconds > FOREIGN_SECONDS * f64::from(cpu.processors);
     let share = |seconds| if told(seconds) { percent(seconds, machine.all.all()) } else { 0.0 };
-    let foreign = share(cpu.foreign);
+    let others = (cpu.foreign - packets).max(0.0);
+    let foreign = share(others);
     let stolen = share(cpu.steal);
     let mut flags = Vec::new();
     if foreign > FOREIGN_PERCENT {
         flags.push(Flag::Contended {
             detail: format!(
-                "{foreign:.1} % of the machine's processors were foreign, {FOREIGN_PERCENT} % are allowed ({:.2} s; soft interrupts {:.2} s)",
-                cpu.foreign, cpu.softirq
+                "{foreign:.1} % of the machine's processors were foreign, {FOREIGN_PERCENT} % are allowed ({others:.2} s, without {packets:.2} s of ksoftirqd; soft interrupts {:.2} s)",
+                cpu.softirq
             ),
         });
     }
@@ -263,11 +267,23 @@ mod tests {
         let quiet = account(&second(), &spent(1.2), InterruptTime::Process);
         assert!(near(quiet.foreign, 0.05), "{quiet:?}");
         assert_eq!((quiet.processors, quiet.adapter, quiet.target), (2, None, Some(CpuShare::default())));
-        assert!(contended(&quiet, &second()).is_empty());
+        assert!(contended(&quiet, &second(), 0.0).is_empty());
         let loud = account(&second(), &spent(1.1), InterruptTime::Process);
-        let flags = contended(&loud, &second());
+        let flags = contended(&loud, &second(), 0.0);
         assert!(
             matches!(&flags[..], [Flag::Contended { detail }] if detail.starts_with("7.5 %")),
+            "{flags:?}"
+        );
+    }
+
+    #[test]
+    fn packets_that_the_kernel_s_threads_work_off_are_foreign_and_nobody_s_contention() {
+        let lossy = account(&second(), &spent(0.9), InterruptTime::Process);
+        assert!(near(lossy.foreign, 0.35), "{lossy:?}");
+        assert_eq!(contended(&lossy, &second(), 0.3), []);
+        let flags = contended(&lossy, &second(), 0.1);
+        assert!(
+            matches!(&flags[..], [Flag::Contended { detail }] if detail.starts_with("12.5 %") && detail.contains("0.10 s of ksoftirqd")),
             "{flags:?}"
         );
     }
@@ -279,14 +295,14 @@ mod tests {
         let mut short = machine;
         short.all = Times { user: 0.07, ..Times::default() };
         assert!(percent(cpu.foreign, short.all.all()) > FOREIGN_PERCENT);
-        assert_eq!(contended(&cpu, &short), []);
+        assert_eq!(contended(&cpu, &short, 0.0), []);
     }
 
     #[test]
     fn what_the_hypervisor_takes_is_flagged_too() {
         let mut machine = second();
         machine.all.steal = 1.0;
-        let flags = contended(&account(&machine, &spent(1.25), InterruptTime::Process), &machine);
+        let flags = contended(&account(&machine, &spent(1.25), InterruptTime::Process), &machine, 0.0);
         assert!(
             matches!(&flags[..], [Flag::Contended { detail }] if detail.contains("hypervisor")),
             "{flags:?}"

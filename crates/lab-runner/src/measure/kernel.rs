@@ -9,6 +9,8 @@ use anyhow::Result;
 
 use crate::measure::process::{self, Stat};
 
+/// The further figure of the threads that work off packets when there are too many for the interrupts themselves.
+pub(crate) const PACKETS: &str = "kernel_ksoftirqd_seconds";
 /// The kernel's `kthreadd`, parent of every kernel thread.
 const KTHREADD: u32 = 2;
 

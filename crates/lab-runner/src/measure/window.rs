@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::cgroup::Method;
 use crate::measure::cpu::{self, Machine, account, contended, percent};
 use crate::measure::device::{self, Counters, Devices};
-use crate::measure::kernel::KernelThreads;
+use crate::measure::kernel::{self, KernelThreads};
 use crate::measure::limits::{
     EDGE_SECONDS, INTERVAL_SECONDS, LOOK_AT_KERNEL_EVERY, LOOK_EVERY, SAMPLE_EVERY, SAMPLE_TREES_EVERY,
     SAMPLES, SHORTEST_INTERVAL,
@@ -207,7 +207,7 @@ pub struct Counted {
     #[serde(default)]
     pub volume: BTreeMap<String, f64>,
     /// Seconds of the kernel's threads, which no side accounts for, by the names of a result's further figures:
-    /// `kernel_loop_seconds`. They are part of what is foreign.
+    /// `kernel_loop_seconds`. They are part of what is foreign; those that work off packets make no window contended.
     #[serde(default)]
     pub kernel: BTreeMap<String, f64>,
     /// The machine's processors.
@@ -299,7 +299,9 @@ impl Record {
         let intervals = self.intervals(from, to)?;
         let mut cpu = account(&machine, &spent, cpu::interrupt_time());
         cpu.machine_percent = range(&intervals, machine.all.percent());
-        let mut flags = contended(&cpu, &machine);
+        let threads = self.kernel(from, to).unwrap_or_default();
+        let packets = threads.get(kernel::PACKETS).copied().unwrap_or_default();
+        let mut flags = contended(&cpu, &machine, packets);
         let (busiest, throttled) = self.looked(from, to, &machine).unwrap_or_default();
         flags.extend(throttled);
         Some(Counted {
@@ -310,7 +312,7 @@ impl Record {
             network: last.network.zip(first.network).map(|(last, first)| network::since(last, first)),
             devices: last.devices.iter().map(busy).collect(),
             volume: device::directions(&first.devices, &last.devices, to - from),
-            kernel: self.kernel(from, to).unwrap_or_default(),
+            kernel: threads,
             machine,
             intervals,
             busiest,
