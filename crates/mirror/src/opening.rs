@@ -378,7 +378,8 @@ impl MirrorOpening {
             });
         }
         let mut preference: Vec<usize> = (0..legs.len()).collect();
-        preference.sort_by_key(|index| !self.legs.get(*index).is_some_and(|leg| leg.local));
+        let local = |index: usize| self.legs.get(index).is_some_and(|leg| leg.local);
+        preference.sort_by_key(|index| (self.options.prefer != Some(*index), !local(*index)));
         let mut version = plan.version;
         version.generation += 1;
         let mut members = Members::new(Assembled {

@@ -7,7 +7,7 @@ use volume::OpenError;
 
 use crate::limits::{LEGS, RATE, SMALLEST_REGION, TIMEOUT};
 
-const NAMES: [&str; 7] = ["copies", "slab", "spares", "rate", "timeout", "degraded", "takeover"];
+const NAMES: [&str; 8] = ["copies", "slab", "spares", "prefer", "rate", "timeout", "degraded", "takeover"];
 
 /// Bytes of a slab, unless `slab=` says otherwise.
 const SLAB: u64 = 1 << 30;
@@ -21,6 +21,8 @@ pub(crate) struct Options {
     pub(crate) slab: u64,
     /// How many of the last legs are spares.
     pub(crate) spares: usize,
+    /// The leg that is read first, counted from 0; local ones if not given.
+    pub(crate) prefer: Option<usize>,
     /// Bytes a second that are resynchronised.
     pub(crate) rate: u64,
     pub(crate) timeout: Duration,
@@ -59,6 +61,7 @@ impl Options {
             copies: number("copies")?.map(wire::widen),
             slab: size("slab", SLAB)?,
             spares: number("spares")?.unwrap_or(0),
+            prefer: number("prefer")?.map(|counted| counted.wrapping_sub(1)),
             rate: size("rate", RATE)?,
             timeout,
             degraded: flag("degraded")?,
@@ -76,6 +79,8 @@ impl Options {
             format!("spares={}: at least one volume must hold data", self.spares)
         } else if self.copies.is_some_and(|copies| !(1..=members).contains(&copies)) {
             format!("copies= is a number from 1 to {members}, the volumes that hold data")
+        } else if self.prefer.is_some_and(|leg| leg >= legs) {
+            format!("prefer= is a number from 1 to {legs}, the place of a volume in the brackets")
         } else if !self.slab.is_multiple_of(SMALLEST_REGION) || self.slab == 0 {
             "slab= is a multiple of 1M".to_owned()
         } else if self.rate == 0 {
