@@ -16,8 +16,10 @@ use crate::{output, signals};
 
 /// Arguments of `cluster demo`.
 #[derive(Debug, Parser)]
-#[command(after_help = "It needs root, for network namespaces, and the programs ip, tc and nsenter. It leaves nothing behind but the folder, \
-                        where --keep names one.")]
+#[command(
+    after_help = "It needs root, for network namespaces, and the programs ip, tc and nsenter. It leaves nothing behind but the folder, \
+                        where --keep names one."
+)]
 pub(crate) struct Args {
     /// What the nodes speak to each other
     #[arg(long, value_enum, default_value = "tcp")]
@@ -29,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "32M", value_name = "BYTES")]
     part: ByteSize,
     /// How long the load runs, in seconds
-    #[arg(long, default_value_t = 20, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(15..=3600))]
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(20..=3600))]
     runtime: u64,
     /// Keep the nodes' data and logs in this folder, which must not exist yet
     #[arg(long, value_name = "FOLDER")]
@@ -53,7 +55,10 @@ const READ: Duration = Duration::from_mins(2);
 /// Shows it.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let root = rustix::process::geteuid().is_root();
-    ensure!(root, "four nodes need network namespaces, and those need root: run `sudo linerate cluster demo`");
+    ensure!(
+        root,
+        "four nodes need network namespaces, and those need root: run `sudo linerate cluster demo`"
+    );
     let stop = Stop::new();
     let wish = stop.clone();
     signals::listen(move || wish.set(), |_| {})?;
@@ -97,20 +102,26 @@ fn tell(cluster: &mut Cluster, args: &Args) -> Result<()> {
     bring_up(cluster, args)?;
     let begun = Instant::now();
     let mut loads = Vec::new();
-    for node in 0..NODES {
+    for node in 0..VICTIM {
         loads.push(Load::start(cluster, node, node, args.runtime)?);
     }
-    say(&format!("Load on all four volumes for {} s: reads, writes, and blocks that are compared", args.runtime))?;
+    let doomed = Load::start_doomed(cluster, VICTIM, VICTIM, args.runtime)?;
+    say(&format!(
+        "Load on all four volumes for {} s: reads, writes, and blocks that are compared",
+        args.runtime
+    ))?;
     pause(cluster, UNDISTURBED)?;
 
-    say(&format!("Node {} dies: its link is cut, its processes are killed", VICTIM + 1))?;
-    cluster.kill(VICTIM)?;
-    // Its own client died with it.
-    loads.truncate(VICTIM);
+    say(&format!(
+        "Node {} is cut off, and what served its disks is killed; {}'s owner on it runs on",
+        VICTIM + 1,
+        name(VICTIM)
+    ))?;
+    cluster.cut_off(VICTIM)?;
     let taken = Instant::now();
     cluster.start_owner(HEIR, VICTIM, true)?;
     let seconds = taken.elapsed().as_secs_f64();
-    output::line(&format!("  node {} owns {} now, {seconds:.1} s later: the old owner is fenced", HEIR + 1, name(VICTIM)))?;
+    output::line(&format!("  node {} owns {} now, {seconds:.1} s later", HEIR + 1, name(VICTIM)))?;
     let left = Duration::from_secs(args.runtime).saturating_sub(begun.elapsed()).as_secs().max(5);
     loads.push(Load::start(cluster, HEIR, VICTIM, left)?);
     pause(cluster, AWAY)?;
@@ -121,9 +132,22 @@ fn tell(cluster: &mut Cluster, args: &Args) -> Result<()> {
     for load in loads {
         let outcome = load.finish()?;
         let (volume, longest) = (name(outcome.volume), outcome.longest.as_secs_f64());
-        output::line(&format!("  {volume}: {} I/Os, none failed, no wrong data; the longest took {longest:.2} s", outcome.ios))?;
-        ensure!(outcome.longest <= STALL, "{volume}: an I/O took {longest:.1} s, and {} s is the bound", STALL.as_secs());
+        output::line(&format!(
+            "  {volume}: {} I/Os, none failed, no wrong data; the longest took {longest:.2} s",
+            outcome.ios
+        ))?;
+        ensure!(
+            outcome.longest <= STALL,
+            "{volume}: an I/O took {longest:.1} s, and {} s is the bound",
+            STALL.as_secs()
+        );
     }
+    let fenced = doomed.finish_fenced()?;
+    output::line(&format!(
+        "  {}'s old owner is fenced: {fenced} of its requests met a reservation conflict",
+        name(VICTIM)
+    ))?;
+    cluster.stop_owner(VICTIM, VICTIM)?;
     for volume in 0..NODES {
         cluster.await_sync(owner(volume), volume, RESYNC)?;
     }
@@ -163,7 +187,9 @@ fn compare(cluster: &mut Cluster) -> Result<()> {
             let text = job.output(READ)?;
             sums.push(text.split_whitespace().next().unwrap_or_default().to_owned());
         }
-        let Some(first) = sums.first().filter(|sum| !sum.is_empty()) else { bail!("no checksum was printed") };
+        let Some(first) = sums.first().filter(|sum| !sum.is_empty()) else {
+            bail!("no checksum was printed")
+        };
         ensure!(sums.iter().all(|sum| sum == first), "the copies of {} differ: {sums:?}", name(volume));
         output::line(&format!("  {}: {} from every node", name(volume), first.get(..16).unwrap_or(first)))?;
     }

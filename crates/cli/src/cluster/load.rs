@@ -22,6 +22,9 @@ pub(super) struct Load {
     seconds: u64,
 }
 
+/// The name under which `bench` counts a request that was fenced.
+const FENCED: &str = "reservation-conflict";
+
 /// What came of a load.
 #[derive(Debug)]
 pub(super) struct Outcome {
@@ -33,14 +36,41 @@ pub(super) struct Outcome {
 impl Load {
     /// Begins on the node that owns the volume.
     pub(super) fn start(cluster: &mut Cluster, node: usize, volume: usize, seconds: u64) -> Result<Self> {
-        let (url, runtime) = (Cluster::local_url(volume)?, seconds.to_string());
+        Self::run(cluster, node, volume, seconds, &["--verify"])
+    }
+
+    /// Begins a load that is to outlive the right to write: requests that fail are counted.
+    pub(super) fn start_doomed(
+        cluster: &mut Cluster,
+        node: usize,
+        volume: usize,
+        seconds: u64,
+    ) -> Result<Self> {
+        Self::run(cluster, node, volume, seconds, &["--continue-on-error"])
+    }
+
+    fn run(cluster: &mut Cluster, node: usize, volume: usize, seconds: u64, more: &[&str]) -> Result<Self> {
+        let (url, runtime, seed) =
+            (Cluster::local_url(volume)?, seconds.to_string(), (volume + 1).to_string());
         let (rate, depth) = (RATE.to_string(), DEPTH.to_string());
-        let words = [
-            "bench", &url, "--rw", "randrw", "--overwrite", "--verify", "--json", "--rate", &rate, "--qd", &depth,
-            "--runtime", &runtime,
-        ];
-        let job = cluster.spawn(node, &format!("load-{}", name(volume)), &words)?;
+        let load =
+            ["bench", &url, "--rw", "randrw", "--overwrite", "--json", "--rate", &rate, "--qd", &depth];
+        let rest = ["--runtime", &runtime, "--seed", &seed];
+        let job =
+            cluster.spawn(node, &format!("load-{}", name(volume)), &[&load[..], &rest, more].concat())?;
         Ok(Self { job, volume, seconds })
+    }
+
+    /// Waits for the end of a load that was to fail; how many of its requests a reservation stopped.
+    pub(super) fn finish_fenced(self) -> Result<u64> {
+        let named = || format!("the load on {}, of the old owner", name(self.volume));
+        let text =
+            self.job.output_of_failure(Duration::from_secs(self.seconds) + GRACE).with_context(named)?;
+        let result: Value = serde_json::from_str(&text).with_context(named)?;
+        let kinds = &result["errors_by_kind"];
+        let fenced = kinds[FENCED].as_u64().unwrap_or_default();
+        ensure!(fenced > 0, "{}: no request was stopped by a reservation, but {kinds}", named());
+        Ok(fenced)
     }
 
     /// Waits for its end. A request that failed, or data that was not what had been written, is an error.

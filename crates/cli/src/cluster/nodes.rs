@@ -168,8 +168,7 @@ impl Cluster {
     pub(super) fn mirror(&self, volume: usize, reader: usize, takeover: bool) -> Result<String> {
         let legs: Vec<String> =
             self.nodes.iter().map(|node| self.settings.transport.url(node.address, &part(volume))).collect();
-        let mut url =
-            format!("mirror=[{}]?copies={COPIES}&slab=1M&prefer={}", legs.join(","), reader + 1);
+        let mut url = format!("mirror=[{}]?copies={COPIES}&slab=1M&prefer={}", legs.join(","), reader + 1);
         if takeover {
             url.push_str("&takeover=1");
         }
@@ -191,12 +190,11 @@ impl Cluster {
         Ok(Job { running, stdout: line.stdout })
     }
 
-    /// Kills whatever runs on a node, and cuts its link first: nobody hears a last word of it.
-    pub(super) fn kill(&mut self, number: usize) -> Result<()> {
+    /// Cuts a node's link and then kills what serves its parts: nobody hears a last word of it. The owners on it go on, as they would where only the link
+    /// is gone: whether they can still do harm is what fencing is about.
+    pub(super) fn cut_off(&mut self, number: usize) -> Result<()> {
         self.link(number, "down")?;
-        let node = self.node_mut(number)?;
-        node.owners.clear();
-        node.storage = None;
+        self.node_mut(number)?.storage = None;
         Ok(())
     }
 
@@ -271,7 +269,9 @@ impl Cluster {
             }
             Ok(ready.exists().then_some(()))
         })
-        .with_context(|| format!("{label} on node {} does not listen: {}", number + 1, line.argv.join(" ")))?;
+        .with_context(|| {
+            format!("{label} on node {} does not listen: {}", number + 1, line.argv.join(" "))
+        })?;
         Ok(running)
     }
 
@@ -315,6 +315,16 @@ impl Job {
     /// What it printed, once it has ended well.
     pub(super) fn output(mut self, patience: Duration) -> Result<String> {
         self.running.finish(patience)?;
+        self.printed()
+    }
+
+    /// What it printed, once it has ended in any way.
+    pub(super) fn output_of_failure(mut self, patience: Duration) -> Result<String> {
+        self.running.wait(patience)?;
+        self.printed()
+    }
+
+    fn printed(&self) -> Result<String> {
         std::fs::read_to_string(&self.stdout)
             .with_context(|| format!("cannot read {}", self.stdout.display()))
     }
