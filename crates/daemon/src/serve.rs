@@ -114,7 +114,15 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
     let lost = loss::lines(controller.opened());
     let counted = statistics::lines(controller.opened());
     let packets = statistics::packets(&roce);
-    for line in counted.into_iter().chain(packets).chain(controller.reloads_line()).chain(told).chain(lost) {
+    let caches = statistics::caches(controller.opened());
+    for line in counted
+        .into_iter()
+        .chain(caches)
+        .chain(packets)
+        .chain(controller.reloads_line())
+        .chain(told)
+        .chain(lost)
+    {
         say(&line);
     }
     outcome

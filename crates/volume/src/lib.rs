@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+mod cache;
 #[cfg(feature = "std")]
 pub mod contract;
 mod error;
@@ -45,6 +46,7 @@ mod volume;
 mod volume_id;
 mod waiting_completions;
 
+pub use cache::{CacheControl, CacheMode, CacheState, CacheStatus};
 pub use error::VolumeErrorKind;
 pub use failure::Failure;
 pub use geometry::{Changes, Extent, Features, Geometry, Limits};
