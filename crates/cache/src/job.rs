@@ -17,8 +17,6 @@ pub(crate) struct JobId(pub(crate) u64);
 /// How far a commit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommitStage {
-    /// The capacity volume makes durable what takes the place of pages that go out of the map.
-    Release,
     /// The fast volume makes the data durable.
     Data,
     /// The map is written.
@@ -133,6 +131,8 @@ pub(crate) struct Job {
     /// What a piece of the capacity volume's failed with, and one of the fast volume's.
     pub(crate) capacity_failure: Option<VolumeErrorKind>,
     pub(crate) fast_failure: Option<VolumeErrorKind>,
+    /// That failure is of what the fast volume has lost, and not of the volume.
+    pub(crate) doubted: bool,
     /// What was read in one piece.
     pub(crate) read: Option<BufList>,
     /// What the capacity volume said of the allocation.
@@ -140,8 +140,12 @@ pub(crate) struct Job {
     /// It waits for a commit, and for a flush of the capacity volume.
     pub(crate) need: Option<Need>,
     pub(crate) mark: Option<u64>,
+    /// The fast volume's path when its pieces were sent.
+    pub(crate) fast_path: u64,
     /// Failed flushes of the capacity volume when its pieces were sent, or when a flush was asked for.
     pub(crate) flush_failures: u64,
+    /// It waits for a flush of the capacity volume before the dirty pages are given up whose place it takes.
+    pub(crate) supersedes: bool,
     /// It counts among what changes the cache.
     pub(crate) changes: bool,
 }
@@ -158,11 +162,14 @@ impl Job {
             left: 0,
             capacity_failure: None,
             fast_failure: None,
+            doubted: false,
             read: None,
             allocation: None,
             need: None,
             mark: None,
+            fast_path: 0,
             flush_failures: 0,
+            supersedes: false,
             changes: false,
         }
     }

@@ -155,6 +155,8 @@ pub(crate) struct Loading {
     asked: bool,
     waiting: VecDeque<Request>,
     first: Found,
+    /// The fast volume's path before anything was read.
+    path: u64,
     /// What is known once the superblocks are.
     known: Option<Known>,
     #[cfg(test)]
@@ -188,6 +190,7 @@ impl Loading {
                 "the capacity volume cannot be written, so that nothing can be written back to it: take mode=back away, or readonly+",
             ));
         }
+        let path = fast.changes().path;
         let queue = fast.open_queue(context)?;
         Ok(Self {
             fast,
@@ -199,6 +202,7 @@ impl Loading {
             asked: false,
             waiting: VecDeque::new(),
             first: Found::Blank,
+            path,
             known: None,
             #[cfg(test)]
             planted: crate::planted::Planted::default(),
@@ -472,7 +476,8 @@ impl Loading {
                 layout.line
             )));
         }
-        let state = State::new(layout, self.options, superblock, directory);
+        let mut state = State::new(layout, self.options, superblock, directory);
+        state.trusted_path = self.path;
         let shared = Shared::new(Arc::clone(&self.fast), Arc::clone(&self.capacity), state);
         Ok(Cache { shared: Arc::new(shared) })
     }

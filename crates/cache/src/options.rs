@@ -9,7 +9,7 @@ use crate::admission::Admission;
 use crate::limits::{BYPASS, DIRTY_PERCENT, IDLE, LINE};
 
 /// The names of all options.
-pub(crate) const NAMES: [&str; 6] = ["mode", "line", "admit", "bypass", "dirty", "idle"];
+pub(crate) const NAMES: [&str; 7] = ["mode", "line", "admit", "bypass", "dirty", "idle", "leave"];
 
 /// How a cache works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Options {
     pub dirty: u64,
     /// How long nobody must have asked for anything before all that is dirty is written back.
     pub idle: Duration,
+    /// What is dirty stays so when the cache is left in order, and is not written back before.
+    pub keeps_dirty: bool,
 }
 
 impl Default for Options {
@@ -37,6 +39,7 @@ impl Default for Options {
             bypass: BYPASS,
             dirty: DIRTY_PERCENT,
             idle: IDLE,
+            keeps_dirty: false,
         }
     }
 }
@@ -88,6 +91,13 @@ impl Options {
             let span = text.parse::<Span>();
             options.idle = span.map_err(|error| refused("idle", text, &error.to_string()))?.0;
         }
+        if let Some(leave) = url.option("leave") {
+            options.keeps_dirty = match leave {
+                "clean" => false,
+                "dirty" => true,
+                other => return Err(refused("leave", other, "write clean or dirty")),
+            };
+        }
         Ok(options)
     }
 }
@@ -111,7 +121,7 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         assert_eq!(read(""), Ok(Options::default()));
-        let all = read("?mode=back&line=16K&admit=always&bypass=0&dirty=20%25&idle=5s").unwrap();
+        let all = read("?mode=back&line=16K&admit=always&bypass=0&dirty=20%25&idle=5s&leave=dirty").unwrap();
         let expected = Options {
             mode: CacheMode::Back,
             line: Some(16 << 10),
@@ -119,6 +129,7 @@ mod tests {
             bypass: 0,
             dirty: 20,
             idle: Duration::from_secs(5),
+            keeps_dirty: true,
         };
         assert_eq!(all, expected);
     }
@@ -130,6 +141,7 @@ mod tests {
             ("?dirty=0", "from 1 to 100"),
             ("?line=nothing", "line=nothing"),
             ("?idle=5", "idle=5"),
+            ("?leave=it", "leave=it: write clean or dirty"),
             ("?lines=4K", "did you mean line?"),
         ] {
             let error = read(options).unwrap_err().to_string();

@@ -8,8 +8,8 @@ pub(crate) enum Planted {
     Nothing,
     /// A commit writes the map before the data that it speaks of is durable.
     MapBeforeData,
-    /// A commit takes pages out of the map before the capacity volume has what replaces them.
-    MapBeforeRelease,
+    /// A dirty page is given up before the capacity volume durably has what takes its place.
+    DropsBeforeFlush,
     /// Pages count as clean before the capacity volume has flushed them.
     CleanBeforeFlush,
     /// A flush does not wait for a commit.
@@ -20,6 +20,10 @@ pub(crate) enum Planted {
     ForgetsFailedFlushes,
     /// A slot is given away though the map still has its pages as dirty.
     ReusesDirtySlots,
+    /// A durable write is acknowledged before it is durable.
+    AcknowledgesEarly,
+    /// What a fast volume says is believed though it has begun anew.
+    TrustsFastAnew,
     /// After the fast volume has failed, what it would hide is written to the capacity volume.
     WritesBelowDirty,
 }

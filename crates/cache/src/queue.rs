@@ -10,7 +10,7 @@ use std::task::Waker;
 use buf::{Account, Buf, BufList, Pool};
 use protocol::Instant;
 use volume::{
-    Allocation, CacheMode, Completion, Durability, Extent, Failure, OpenError, Operation, Outcome, PollList,
+    Allocation, CacheMode, Completion, Durability, Extent, Failure, LeaveMode, OpenError, Operation, Outcome, PollList,
     Polled, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
 };
 
@@ -24,7 +24,7 @@ use crate::page_set::PageSet;
 use crate::plan::{Piece, Side};
 use crate::range_locks::{LockMode, Ticket};
 use crate::shared::Shared;
-use crate::state::{Detach, Route, State, Stream, Written, pinned};
+use crate::state::{Detach, Route, State, Stream, Waits, Written, pinned};
 use crate::streams::Streams;
 
 /// The numbers of the two volumes in the list of what wants to be polled.
@@ -41,6 +41,10 @@ enum Flight {
     /// A flush of the capacity volume, and how many writes there it covers.
     CapacityFlush {
         covers: u64,
+    },
+    /// A flush of the fast volume that tells whether it has lost anything before its path was in this state.
+    FastCheck {
+        path: u64,
     },
 }
 
@@ -64,6 +68,9 @@ pub(crate) struct CacheQueue {
     settling: Vec<JobId>,
     starved: Vec<JobId>,
     flushes_capacity: bool,
+    /// Jobs that have read from the fast volume what it may have lost.
+    doubting: Vec<JobId>,
+    checks_fast: bool,
     insertions: usize,
     /// Lines that are being written back, and how many were since the last commit.
     write_backs: Vec<u64>,
@@ -107,6 +114,8 @@ impl CacheQueue {
             settling: Vec::new(),
             starved: Vec::new(),
             flushes_capacity: false,
+            doubting: Vec::new(),
+            checks_fast: false,
             insertions: 0,
             write_backs: Vec::new(),
             cleaned: 0,
@@ -202,7 +211,7 @@ impl CacheQueue {
         let Some(mut job) = self.jobs.remove(&id) else { return };
         job.pieces.clear();
         job.parts.clear();
-        (job.fast_failure, job.capacity_failure, job.read) = (None, None, None);
+        (job.fast_failure, job.capacity_failure, job.read, job.doubted) = (None, None, None, false);
         match &job.work {
             Work::Read { extent, .. }
             | Work::Compare { extent, .. }
@@ -243,6 +252,7 @@ impl CacheQueue {
     fn issue(&mut self, id: JobId, mut job: Job, pieces: Vec<Piece>, operations: Vec<Operation>) {
         job.left = operations.len();
         job.pieces = pieces;
+        job.fast_path = self.shared.fast_path();
         job.flush_failures = self.shared.state.lock().flush_failures;
         let sides: Vec<Side> = job.pieces.iter().map(|piece| piece.side).collect();
         self.jobs.insert(id, job);
@@ -269,6 +279,9 @@ impl CacheQueue {
             Some(Flight::Piece { job, piece }) => self.piece_landed(job, piece, side, result),
             Some(Flight::CapacityFlush { covers }) => {
                 self.capacity_flushed(covers, result.err().map(VolumeErrorKind::from));
+            }
+            Some(Flight::FastCheck { path }) => {
+                self.fast_checked(path, result.err().map(VolumeErrorKind::from));
             }
             None => {}
         }
@@ -308,8 +321,64 @@ impl CacheQueue {
             }
         }
         job.left = job.left.saturating_sub(1);
-        if job.left == 0 {
+        if job.left > 0 {
+            return;
+        }
+        if self.is_doubtful(id) {
+            self.doubting.push(id);
+            self.check_fast();
+        } else {
             self.moved(id);
+        }
+    }
+
+    /// True if a job has read from the fast volume since that was reached in another way: what it read may be older, and even another line's, if the volume has begun anew
+    /// without what no flush had covered.
+    fn is_doubtful(&self, id: JobId) -> bool {
+        let Some(job) = self.jobs.get(&id) else { return false };
+        #[cfg(test)]
+        if self.shared.state.lock().planted == crate::planted::Planted::TrustsFastAnew {
+            return false;
+        }
+        let reads = match &job.work {
+            Work::Read { .. } | Work::Compare { .. } | Work::CompareAndWrite { equal: false, .. } => true,
+            Work::WriteBack { stage, .. } => *stage == WriteBackStage::Read,
+            _ => false,
+        };
+        reads
+            && job.fast_failure.is_none()
+            && job.pieces.iter().any(|piece| piece.side == Side::Fast)
+            && self.shared.fast_path() != self.shared.state.lock().trusted_path
+    }
+
+    /// Asks the fast volume whether it has lost anything: a flush fails if it has.
+    fn check_fast(&mut self) {
+        if !std::mem::replace(&mut self.checks_fast, true) {
+            let path = self.shared.fast_path();
+            self.ask(Side::Fast, Flight::FastCheck { path }, Operation::Flush);
+        }
+    }
+
+    fn fast_checked(&mut self, path: u64, failure: Option<VolumeErrorKind>) {
+        self.checks_fast = false;
+        let lost = failure.unwrap_or(VolumeErrorKind::Media);
+        let used = self.shared.state.lock().handle_fast_checked(path, failure.is_some());
+        if !used {
+            self.shared.fail_fast(lost);
+        }
+        for id in core::mem::take(&mut self.doubting) {
+            if failure.is_none() && used && self.is_doubtful(id) {
+                // It was reached in yet another way meanwhile.
+                self.doubting.push(id);
+                continue;
+            }
+            if let Some(job) = self.jobs.get_mut(&id).filter(|_| failure.is_some()) {
+                (job.fast_failure, job.doubted) = (Some(lost), true);
+            }
+            self.moved(id);
+        }
+        if !self.doubting.is_empty() {
+            self.check_fast();
         }
     }
 
@@ -321,7 +390,7 @@ impl CacheQueue {
     /// All pieces of a job have landed.
     fn moved(&mut self, id: JobId) {
         let Some(mut job) = self.jobs.remove(&id) else { return };
-        if let Some(kind) = job.fast_failure {
+        if let Some(kind) = job.fast_failure.filter(|_| !job.doubted) {
             self.shared.fail_fast(kind);
         }
         let writes = match &job.work {
@@ -370,7 +439,7 @@ impl CacheQueue {
             }
             if job.changes {
                 state.changing = state.changing.saturating_sub(1);
-                if state.changing == 0 && state.detach == Detach::Wanted {
+                if state.changing == 0 && state.detach.is_wanted() {
                     state.wake_queues();
                 }
             }
@@ -453,6 +522,9 @@ impl CacheQueue {
             return self.end(job, Err(Failure { kind, memory }));
         }
         if job.fast_failure.is_some() {
+            if let (true, None, Some(data)) = (is_read, &into, job.read.take()) {
+                *into = self.own.take(data.len());
+            }
             if is_read && into.is_none() {
                 return self.end(job, Err(VolumeErrorKind::Media.into()));
             }
@@ -538,7 +610,8 @@ impl CacheQueue {
     fn insert_moved(&mut self, job: Job) {
         self.insertions = self.insertions.saturating_sub(1);
         if let Work::Insert { slots } = &job.work {
-            let (mut state, well) = (self.shared.state.lock(), job.fast_failure.is_none());
+            let stayed = job.fast_path == self.shared.fast_path();
+            let (mut state, well) = (self.shared.state.lock(), stayed && job.fast_failure.is_none());
             for (slot, pages) in slots {
                 state.inserted(*slot, *pages, well);
             }
@@ -572,6 +645,11 @@ impl CacheQueue {
                 }
             }
         };
+        #[cfg(test)]
+        let durability = match self.shared.state.lock().planted {
+            crate::planted::Planted::AcknowledgesEarly => Durability::Cached,
+            _ => durability,
+        };
         let write = |piece: &Piece| Operation::Write {
             extent: piece.extent,
             data: data.part(piece.offset, piece.bytes),
@@ -582,11 +660,15 @@ impl CacheQueue {
     }
 
     fn write_moved(&mut self, id: JobId, mut job: Job, durability: Durability) {
-        let how = Written { fast: job.fast_failure.is_none(), capacity: job.capacity_failure.is_none() };
-        let (needs_commit, need, working) = {
+        let how = Written {
+            fast: job.fast_failure.is_none(),
+            fast_stayed: job.fast_path == self.shared.fast_path(),
+            capacity: job.capacity_failure.is_none(),
+        };
+        let (waits, working) = {
             let mut state = self.shared.state.lock();
             job.pins.drain(..).for_each(|pin| state.directory.unpin(pin));
-            (state.written(&job.parts, how), state.commits.need(), state.is_working())
+            (state.written(&job.parts, how), state.is_working())
         };
         if let Some(kind) = job.capacity_failure {
             return self.end(job, Err(kind.into()));
@@ -596,11 +678,52 @@ impl CacheQueue {
             self.jobs.insert(id, job);
             return self.start(id);
         }
-        self.settle_durable(id, job, durability, needs_commit.then_some(need));
+        self.changed(id, job, durability, waits);
+    }
+
+    /// The two volumes have a change, though maybe not durably.
+    fn changed(&mut self, id: JobId, mut job: Job, durability: Durability, waits: Waits) {
+        let state = self.shared.state.lock();
+        if waits.flush {
+            // The blocks stay locked meanwhile: nobody sees the one content, then the other.
+            (job.mark, job.supersedes) = (Some(state.capacity_done), true);
+            drop(state);
+            return self.settle(id, job);
+        }
+        let need = waits.commit.then(|| state.commits.need());
+        drop(state);
+        self.settle_durable(id, job, durability, need);
+    }
+
+    /// The capacity volume durably has what takes the place of dirty pages, or has failed: then those stay.
+    fn supersede_settled(&mut self, id: JobId, mut job: Job, failure: Option<VolumeErrorKind>) {
+        if let Some(kind) = failure {
+            return self.end(job, Err(kind.into()));
+        }
+        (job.mark, job.supersedes) = (None, false);
+        let (extent, durability, list) = match &job.work {
+            Work::Write { extent, durability, .. } | Work::CompareAndWrite { extent, durability, .. } => {
+                (*extent, *durability, Some(job.parts.as_slice()))
+            }
+            Work::Release { extent, release: Release::Zero { durability, .. } } => {
+                (*extent, *durability, None)
+            }
+            Work::Release { extent, .. } => (*extent, Durability::Cached, None),
+            _ => return self.end(job, Ok(Outcome::Done)),
+        };
+        let need = {
+            let mut state = self.shared.state.lock();
+            state.supersede_all(extent, list);
+            state.commits.need()
+        };
+        self.settle_durable(id, job, durability, Some(need));
     }
 
     /// Ends what has changed blocks, once it is durable if that was wished. Others may have the blocks at once.
     fn settle_durable(&mut self, id: JobId, mut job: Job, durability: Durability, need: Option<Need>) {
+        #[cfg(test)]
+        let need =
+            need.filter(|_| self.shared.state.lock().planted != crate::planted::Planted::AcknowledgesEarly);
         if durability == Durability::Cached || need.is_none() {
             return self.end(job, Ok(Outcome::Done));
         }
@@ -637,14 +760,11 @@ impl CacheQueue {
             Release::Discard => (zeroes, Durability::Cached),
             Release::Zero { durability, .. } => (true, durability),
         };
-        let (needs_commit, need) = {
-            let mut state = self.shared.state.lock();
-            let done = job.capacity_failure.is_none();
-            (state.released(extent, done, drops_dirty), state.commits.need())
-        };
+        let done = job.capacity_failure.is_none();
+        let waits = self.shared.state.lock().released(extent, done, drops_dirty);
         match job.capacity_failure {
             Some(kind) => self.end(job, Err(kind.into())),
-            None => self.settle_durable(id, job, durability, needs_commit.then_some(need)),
+            None => self.changed(id, job, durability, waits),
         }
     }
 
@@ -746,8 +866,8 @@ impl CacheQueue {
 
     fn settled(&mut self, id: JobId, job: Job, failure: Option<VolumeErrorKind>) {
         match &job.work {
+            _ if job.supersedes => self.supersede_settled(id, job, failure),
             Work::WriteBack { .. } => self.write_back_settled(job, failure),
-            Work::Commit(_) => self.commit_released(id, job, failure),
             Work::Detach(_) => self.detach_settled(id, job, failure),
             _ => self.end(job, failure.map_or(Ok(Outcome::Done), |kind| Err(kind.into()))),
         }
@@ -798,31 +918,18 @@ impl CacheQueue {
                 map_block::encode(place, sequence, entries.into_iter(), size),
             ));
         }
-        let commit = Commit { batch, says, blocks, stage: CommitStage::Release };
-        let mut job = Job::new(None, Work::Commit(Box::new(commit)));
-        (job.mark, job.flush_failures) = (Some(state.release), state.flush_failures);
         #[cfg(test)]
-        if state.planted == crate::planted::Planted::MapBeforeRelease {
-            job.mark = None;
-        }
+        let map_first = state.planted == crate::planted::Planted::MapBeforeData;
         drop(state);
         self.cleaned = 0;
+        let commit = Commit { batch, says, blocks, stage: CommitStage::Data };
+        let job = Job::new(None, Work::Commit(Box::new(commit)));
         let id = JobId(self.next_id());
-        self.settle(id, job);
-    }
-
-    /// The capacity volume durably has what takes the place of pages that go out of the map, or has failed.
-    fn commit_released(&mut self, id: JobId, job: Job, failure: Option<VolumeErrorKind>) {
-        match failure {
-            None => {
-                #[cfg(test)]
-                if self.shared.state.lock().planted == crate::planted::Planted::MapBeforeData {
-                    return self.commit_map(id, job);
-                }
-                self.commit_flush(id, job, CommitStage::Data);
-            }
-            Some(kind) => self.commit_failed(job, kind),
+        #[cfg(test)]
+        if map_first {
+            return self.commit_map(id, job);
         }
+        self.commit_flush(id, job, CommitStage::Data);
     }
 
     fn commit_flush(&mut self, id: JobId, mut job: Job, next: CommitStage) {
@@ -853,8 +960,8 @@ impl CacheQueue {
     }
 
     fn commit_moved(&mut self, id: JobId, job: Job) {
-        if let Some(kind) = job.fast_failure {
-            return self.commit_failed(job, kind);
+        if job.fast_failure.is_some() {
+            return self.commit_failed(job);
         }
         let Work::Commit(commit) = &job.work else { return };
         #[cfg(test)]
@@ -867,7 +974,7 @@ impl CacheQueue {
         match commit.stage {
             CommitStage::Data => self.commit_map(id, job),
             CommitStage::Map if job.pieces.len() > 1 => self.commit_flush(id, job, CommitStage::Fence),
-            CommitStage::Release | CommitStage::Map | CommitStage::Fence => self.commit_done(job),
+            CommitStage::Map | CommitStage::Fence => self.commit_done(job),
         }
     }
 
@@ -883,20 +990,13 @@ impl CacheQueue {
         self.check_settling();
     }
 
-    fn commit_failed(&mut self, job: Job, kind: VolumeErrorKind) {
+    /// The fast volume has failed: each that waits learns for itself what that means.
+    fn commit_failed(&mut self, job: Job) {
         let Work::Commit(commit) = job.work else { return };
         let mut state = self.shared.state.lock();
         state.commits.abandon(commit.batch);
-        state.write_back.not_before = Some(self.now + RETRY);
-        let working = state.is_working();
         state.wake_queues();
         drop(state);
-        // Where the fast volume has failed, each learns for itself what that means.
-        for id in self.settling.iter().filter(|_| working) {
-            if let Some(job) = self.jobs.get_mut(id).filter(|job| job.need.is_some()) {
-                job.capacity_failure = Some(kind);
-            }
-        }
         self.check_settling();
     }
 
@@ -908,10 +1008,18 @@ impl CacheQueue {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state.lock();
         let mine = state.write_back.by == Some(self.id);
-        let detaching = state.detach == Detach::Wanted;
+        if state.detach == Detach::Below && shared.is_left_below() {
+            state.detach = Detach::Done;
+            state.wake_queues();
+            shared.listeners.wake();
+        }
+        let (detaching, keeps_dirty) = match state.detach {
+            Detach::Wanted { keeps_dirty } => (true, keeps_dirty),
+            _ => (false, false),
+        };
         let dirty = state.directory.dirty_lines();
         let nothing = (dirty == 0 && state.commits.is_settled() && !detaching) || state.has_lost();
-        if nothing || !state.is_working() || state.detach == Detach::Done {
+        if nothing || !state.is_working() || matches!(state.detach, Detach::Below | Detach::Done) {
             if mine {
                 state.write_back.by = None;
             }
@@ -926,7 +1034,11 @@ impl CacheQueue {
         }
         let idle_from = state.last_request + state.options.idle;
         let all = detaching || self.now >= idle_from || self.shared.mode == CacheMode::Through;
-        let count = if all { WRITE_BACKS } else { pressure(&state, dirty) };
+        let count = match (keeps_dirty, all) {
+            (true, _) => 0,
+            (false, true) => WRITE_BACKS,
+            (false, false) => pressure(&state, dirty),
+        };
         let mut begun = Vec::new();
         while self.write_backs.len() < count {
             let cursor = state.write_back.cursor;
@@ -942,7 +1054,8 @@ impl CacheQueue {
         let commits = !state.commits.is_settled()
             && (self.cleaned >= WRITE_BACKS || (self.write_backs.is_empty() && (all || self.cleaned > 0)));
         let need = commits.then(|| state.commits.need());
-        let detach = detaching && dirty == 0 && state.changing == 0 && state.commits.is_settled();
+        let still = state.changing == 0 && self.write_backs.is_empty() && state.commits.is_settled();
+        let detach = detaching && (dirty == 0 || keeps_dirty) && still;
         drop(state);
         for (line, slot) in begun {
             self.begin_write_back(line, slot);
@@ -1114,7 +1227,8 @@ impl CacheQueue {
             return self.end(job, Ok(Outcome::Done));
         }
         state.superblock.sequence += 1;
-        (state.superblock.clean, state.superblock.may_be_dirty) = (true, false);
+        state.superblock.clean = true;
+        state.superblock.may_be_dirty = state.directory.dirty_pages() > 0;
         let (superblock, layout) = (state.superblock.clone(), state.layout);
         drop(state);
         job.work = Work::Detach(DetachStage::Superblock);
@@ -1135,10 +1249,14 @@ impl CacheQueue {
         }
         if job.fast_failure.is_none() {
             let mut state = self.shared.state.lock();
-            state.detach = Detach::Done;
+            let how = match state.detach {
+                Detach::Wanted { keeps_dirty: true } => LeaveMode::Dirty,
+                _ => LeaveMode::Clean,
+            };
+            state.detach = Detach::Below;
             state.wake_queues();
             drop(state);
-            self.shared.listeners.wake();
+            self.shared.leave_below(how);
         }
         self.detaches = false;
         self.end(job, Ok(Outcome::Done));
@@ -1296,7 +1414,9 @@ impl Drop for CacheQueue {
             let under_way = job.left > 0;
             match job.work {
                 Work::Write { .. } | Work::CompareAndWrite { .. } if under_way => state.orphaned(&job.parts),
-                Work::Release { extent, .. } if under_way => drop(state.released(extent, false, false)),
+                Work::Release { extent, .. } if under_way => {
+                    state.released(extent, false, false);
+                },
                 Work::WriteBack { slot, .. } => {
                     state.capacity_done += 1;
                     state.end_write_back(slot, false);

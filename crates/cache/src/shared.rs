@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use volume::{CacheMode, Features, Geometry, Limits, Listeners, Volume, VolumeErrorKind};
+use volume::{CacheMode, CacheState, Features, Geometry, LeaveMode, Limits, Listeners, Volume, VolumeErrorKind};
 
 use crate::limits::{DEPTH, MAX_TRANSFER};
 use crate::state::{Locked, State};
@@ -51,11 +51,32 @@ impl Shared {
         }
     }
 
+    /// Moves when the fast volume is reached in another way: it may have begun anew, and lost what no flush had covered.
+    pub(crate) fn fast_path(&self) -> u64 {
+        self.fast.changes().path
+    }
+
     /// The fast volume has failed.
     pub(crate) fn fail_fast(&self, kind: VolumeErrorKind) {
         let first = self.state.lock().fail_fast(kind);
         if first {
             self.listeners.wake();
         }
+    }
+
+    /// Asks the two volumes to be left, as far as they are caches themselves.
+    pub(crate) fn leave_below(&self, how: LeaveMode) {
+        for cache in [self.fast.cache(), self.capacity.cache()].into_iter().flatten() {
+            cache.leave(how);
+        }
+    }
+
+    /// True once they have been, or cannot be.
+    pub(crate) fn is_left_below(&self) -> bool {
+        let caches = [self.fast.cache(), self.capacity.cache()].into_iter().flatten();
+        caches.map(|cache| cache.status().state).all(|state| match state {
+            CacheState::Working | CacheState::Detaching => false,
+            CacheState::Detached | CacheState::Off | CacheState::Lost => true,
+        })
     }
 }

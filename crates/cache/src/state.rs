@@ -5,7 +5,8 @@
 //! * After an end that was not in order, only what the map has as dirty is believed. So a clean copy needs no care: neither its insertion nor its removal writes the map.
 //! * A page becomes dirty in memory once its data is on the fast volume, and dirty in the map only by a commit that has flushed the fast volume before.
 //! * A slot whose pages the map may have as dirty is not given to another line ([`crate::directory`]).
-//! * A page that was dirty becomes clean in the map only once the capacity volume durably has that content or a newer one.
+//! * A page that is dirty is given up, in memory and so in the map, only once the capacity volume durably has that content or a newer one. Otherwise a capacity volume that
+//!   loses what no flush has covered would answer what it had before the dirty page, which may have been flushed.
 //! * When the fast volume has failed, nothing is written to the capacity volume that a dirty page there hides: should it come back, it must not bring older data.
 
 use std::collections::HashMap;
@@ -30,8 +31,20 @@ use crate::superblock::Superblock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detach {
     No,
-    Wanted,
+    /// What is dirty is written back before, or stays.
+    Wanted {
+        keeps_dirty: bool,
+    },
+    /// The two volumes are left, as far as they are caches themselves.
+    Below,
     Done,
+}
+
+impl Detach {
+    /// It was asked for, and is not done here.
+    pub(crate) fn is_wanted(self) -> bool {
+        matches!(self, Self::Wanted { .. })
+    }
 }
 
 /// Writing back in the background: one queue does it at a time.
@@ -87,7 +100,18 @@ pub(crate) struct WritePart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) fast: bool,
+    /// The fast volume was reached in one way all the while.
+    pub(crate) fast_stayed: bool,
     pub(crate) capacity: bool,
+}
+
+/// What a change still waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Waits {
+    /// Dirty pages whose place it takes: they are given up after a flush of the capacity volume.
+    pub(crate) flush: bool,
+    /// It is durable only by a commit.
+    pub(crate) commit: bool,
 }
 
 /// Whether a write or a read belongs to a stream that goes past the cache.
@@ -128,14 +152,12 @@ pub(crate) struct State {
     asked_done: u64,
     /// Flushes of the capacity volume that have failed: what was under way at one may be lost, though a later one succeeds in another queue.
     pub(crate) flush_failures: u64,
-    /// A commit needs a flush of the capacity volume that covers this many: pages became clean by what was written there.
-    pub(crate) release: u64,
     /// A commit that takes pages out of the map which the capacity volume has newer data of.
     superseded: Option<Need>,
-    /// The capacity volume may have lost what took the place of dirty pages: the map must not give those up any more.
-    broken: bool,
     /// Why the fast volume is not used any more.
     failed: Option<VolumeErrorKind>,
+    /// The fast volume has certainly lost nothing up to this state of its path.
+    pub(crate) trusted_path: u64,
     pub(crate) path_changes: u64,
     pub(crate) write_back: WriteBack,
     pub(crate) detach: Detach,
@@ -171,10 +193,9 @@ impl State {
             capacity_flushed: 0,
             asked_done: 0,
             flush_failures: 0,
-            release: 0,
-            broken: false,
             superseded: None,
             failed: None,
+            trusted_path: 0,
             path_changes: 0,
             write_back: WriteBack::default(),
             detach: Detach::No,
@@ -242,12 +263,24 @@ impl State {
         true
     }
 
-    /// True if the fast volume has failed with data that only it had, or that it would hide from the capacity volume's newer data if it came back: no flush
-    /// can succeed. The same where the capacity volume may have lost what took the place of dirty pages.
-    pub(crate) fn has_lost(&self) -> bool {
-        if self.broken {
-            return true;
+    /// The fast volume was reached in another way, and a flush says whether it has lost anything since. Where it has only copies they mean nothing any more, and it is used on;
+    /// otherwise it is not. True if it is.
+    pub(crate) fn handle_fast_checked(&mut self, path: u64, lost: bool) -> bool {
+        let only_copies = self.directory.dirty_pages() == 0 && self.commits.is_settled();
+        if lost && !(only_copies && self.options.mode == CacheMode::Through) {
+            return false;
         }
+        if lost {
+            self.inserting.values_mut().for_each(|insertion| insertion.sound = PageSet::NONE);
+            self.directory.drop_clean();
+        }
+        self.trusted_path = path;
+        true
+    }
+
+    /// True if the fast volume has failed with data that only it had, or that it would hide from the capacity volume's newer data if it came back: no flush
+    /// can succeed.
+    pub(crate) fn has_lost(&self) -> bool {
         let hides = self.superseded.is_some_and(|need| !self.commits.meets(need));
         !self.is_working() && (self.directory.dirty_pages() > 0 || hides)
     }
@@ -467,9 +500,9 @@ impl State {
         found.iter().any(|(line, id)| !self.held(*id).both(pages_of(&self.layout, *line, extent)).is_empty())
     }
 
-    /// Notes how a write has ended. True if it is durable only by a commit.
-    pub(crate) fn written(&mut self, list: &[WritePart], how: Written) -> bool {
-        let mut needs_commit = false;
+    /// Notes how a write has ended.
+    pub(crate) fn written(&mut self, list: &[WritePart], how: Written) -> Waits {
+        let mut waits = Waits::default();
         if list.iter().any(|part| matches!(part.way, Route::Through(_))) {
             self.count_asked();
         }
@@ -481,35 +514,69 @@ impl State {
                     if self.directory.add_dirty(*id, pages) {
                         self.changed(*id);
                     }
-                    needs_commit = true;
+                    waits.commit = true;
                 }
                 // What became of it is not known, and does not matter: the fast volume is not used any more.
                 Route::Back(_) => {}
-                Route::Through(Some(id)) if how.fast && how.capacity => self.directory.add_valid(*id, pages),
+                Route::Through(Some(id)) if how.fast && how.fast_stayed && how.capacity => {
+                    self.directory.add_valid(*id, pages);
+                }
                 Route::Through(_) => {
                     let Some(id) = self.directory.find(part.line) else { continue };
                     if how.capacity {
-                        needs_commit |= self.supersede(id, pages);
+                        waits = self.replaced(id, pages, waits);
                     } else {
                         self.forget_clean(id, pages);
                     }
                 }
             }
         }
-        needs_commit
+        waits
     }
 
-    /// The capacity volume has newer content of these pages. True if only a commit makes that durable.
+    /// The capacity volume has newer content of these pages, though not yet durably: what is dirty stays until it has.
+    fn replaced(&mut self, id: SlotId, pages: PageSet, waits: Waits) -> Waits {
+        self.forget_clean(id, pages);
+        let slot = self.directory.slot(id);
+        let dirty = !slot.dirty.both(pages).is_empty();
+        #[cfg(test)]
+        if self.planted == crate::planted::Planted::DropsBeforeFlush {
+            return Waits { commit: waits.commit | self.supersede(id, pages), ..waits };
+        }
+        // What only the map has would bring back what the capacity volume durably has, or something newer.
+        let hidden = slot.on_media.both(pages).without(slot.dirty);
+        let commit = !hidden.is_empty() && self.supersede(id, hidden);
+        Waits { flush: waits.flush | dirty, commit: waits.commit | commit }
+    }
+
+    /// The capacity volume durably has newer content of these pages. True if the map does not know yet.
     fn supersede(&mut self, id: SlotId, pages: PageSet) -> bool {
         let hides = !self.held(id).both(pages).is_empty();
         if self.directory.drop_pages(id, pages) {
             self.changed(id);
         }
         if hides {
-            self.release = self.capacity_done;
             self.superseded = Some(self.commits.need());
         }
         hides
+    }
+
+    /// A flush has covered what took the place of dirty pages in an extent, of which `list` are the parts that were written if it was a write. True if the map does
+    /// not know yet.
+    pub(crate) fn supersede_all(&mut self, extent: Extent, list: Option<&[WritePart]>) -> bool {
+        let mut needs_commit = false;
+        if let Some(list) = list {
+            for WritePart { part, .. } in list.iter().filter(|part| matches!(part.way, Route::Through(_))) {
+                let Some(id) = self.directory.find(part.line) else { continue };
+                let dirty = self.directory.slot(id).dirty.both(part.pages());
+                needs_commit |= self.supersede(id, dirty);
+            }
+            return needs_commit;
+        }
+        for (line, id) in self.directory.in_lines(lines(&self.layout, extent)) {
+            needs_commit |= self.supersede(id, pages_of(&self.layout, line, extent));
+        }
+        needs_commit
     }
 
     /// The clean copies of these pages mean nothing any more.
@@ -541,20 +608,19 @@ impl State {
         self.directory.pin(id);
     }
 
-    /// Notes how a discard or a write of zeros has ended. `drops_dirty` says that what was dirty there is to mean nothing any more. True if that is durable only by
-    /// a commit.
-    pub(crate) fn released(&mut self, extent: Extent, done: bool, drops_dirty: bool) -> bool {
+    /// Notes how a discard or a write of zeros has ended. `drops_dirty` says that what was dirty there is to mean nothing any more.
+    pub(crate) fn released(&mut self, extent: Extent, done: bool, drops_dirty: bool) -> Waits {
         self.count_asked();
-        let mut needs_commit = false;
+        let mut waits = Waits::default();
         for (line, id) in self.directory.in_lines(lines(&self.layout, extent)) {
             let pages = pages_of(&self.layout, line, extent);
             if done && drops_dirty {
-                needs_commit |= self.supersede(id, pages);
+                waits = self.replaced(id, pages, waits);
             } else {
                 self.forget_clean(id, pages);
             }
         }
-        needs_commit
+        waits
     }
 
     /// The capacity volume has completed something that was asked for.
@@ -564,7 +630,7 @@ impl State {
     }
 
     /// A flush of the capacity volume has failed, and it may have lost what it had completed since the last good one. What was asked for is told to every queue by its next
-    /// flush, but for `told`, where one has just failed. Clean copies may be of what is lost; and what took the place of dirty pages may be lost, so that the map keeps those.
+    /// flush, but for `told`, where one has just failed. Clean copies may be of what is lost. What was to take the place of dirty pages fails, and those stay.
     pub(crate) fn capacity_flush_failed(&mut self, kind: VolumeErrorKind, told: Option<u64>) {
         #[cfg(test)]
         if self.planted == crate::planted::Planted::ForgetsFailedFlushes {
@@ -576,7 +642,6 @@ impl State {
                 queue.untold = Some(kind);
             }
         }
-        self.broken |= self.release > self.capacity_flushed;
         self.inserting.values_mut().for_each(|insertion| insertion.sound = PageSet::NONE);
         self.directory.drop_clean();
     }
@@ -652,7 +717,7 @@ impl State {
             (Some(_), _) if self.has_lost() => CacheState::Lost,
             (Some(_), _) => CacheState::Off,
             (None, Detach::No) => CacheState::Working,
-            (None, Detach::Wanted) => CacheState::Detaching,
+            (None, Detach::Wanted { .. } | Detach::Below) => CacheState::Detaching,
             (None, Detach::Done) => CacheState::Detached,
         };
         let Counts { hits, misses, insertions, bypassed, evictions, written_back } = self.counts;
@@ -674,13 +739,6 @@ impl State {
 
     /// What is wrong, for people.
     pub(crate) fn last_error(&self) -> Option<String> {
-        if self.broken {
-            return Some(
-                "the capacity volume of the cache has failed a flush after dirty data had been discarded or overwritten on it: every flush fails; open the cache again, \
-                 and what was flushed before is there"
-                    .to_owned(),
-            );
-        }
         let Some(kind) = self.failed else { return self.write_back.error.clone() };
         if self.directory.dirty_pages() == 0 && !self.has_lost() {
             return Some(format!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use volume::{
-    CacheControl, CacheStatus, Changes, Features, Geometry, Identity, Limits, LossRecord, OpenError,
+    CacheControl, CacheStatus, Changes, Features, Geometry, Identity, LeaveMode, Limits, LossRecord, OpenError,
     PathState, QueueContext, Volume, VolumeQueue,
 };
 
@@ -23,11 +23,28 @@ impl CacheControl for Cache {
         self.shared.state.lock().status()
     }
 
-    fn detach(&self) {
+    fn leave(&self, how: LeaveMode) {
         let mut state = self.shared.state.lock();
-        if state.detach == Detach::No {
-            state.detach = Detach::Wanted;
-            state.wake_queues();
+        if !state.is_working() {
+            // There is nothing to be done about this one, but maybe about what is below.
+            drop(state);
+            return self.shared.leave_below(how);
+        }
+        let keeps_dirty = match how {
+            LeaveMode::Configured => state.options.keeps_dirty,
+            LeaveMode::Clean => false,
+            LeaveMode::Dirty => true,
+        };
+        match state.detach {
+            Detach::No | Detach::Wanted { .. } => {
+                state.detach = Detach::Wanted { keeps_dirty };
+                state.wake_queues();
+            }
+            Detach::Below => {
+                drop(state);
+                self.shared.leave_below(how);
+            }
+            Detach::Done => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use names::{Source, VolumeUrl};
 use protocol::{Instant, SeededEntropy};
 use volume::{
     CacheState, CacheStatus, Completion, CoreId, Designator, Durability, Extent, Features, Geometry,
-    Identity, Limits, OpenError, Opener, Openers, Operation, Outcome, PathState, PreparedOpen, QueueContext,
+    Identity, LeaveMode, Limits, OpenError, Opener, Openers, Operation, Outcome, PathState, PreparedOpen, QueueContext,
     QueueFull, Ram, Ready, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
@@ -23,20 +23,45 @@ const BLOCK: usize = 512;
 struct Disk {
     ram: Ram,
     name: Option<&'static str>,
-    dead: Arc<AtomicBool>,
+    life: Arc<Life>,
+}
+
+/// How a disk is.
+#[derive(Debug)]
+struct Life {
+    dead: AtomicBool,
+    /// Requests until it dies by itself.
+    left: AtomicU64,
+    reads: AtomicU64,
 }
 
 impl Disk {
     fn new(bytes: u64) -> Arc<Self> {
-        Arc::new(Self { ram: Ram::new(bytes, 512).unwrap(), name: None, dead: Arc::default() })
+        Self::called(bytes, None)
     }
 
     fn named(bytes: u64, name: &'static str) -> Arc<Self> {
-        Arc::new(Self { ram: Ram::new(bytes, 512).unwrap(), name: Some(name), dead: Arc::default() })
+        Self::called(bytes, Some(name))
+    }
+
+    fn called(bytes: u64, name: Option<&'static str>) -> Arc<Self> {
+        let (dead, left, reads) = (AtomicBool::new(false), AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        let life = Arc::new(Life { dead, left, reads });
+        Arc::new(Self { ram: Ram::new(bytes, 512).unwrap(), name, life })
     }
 
     fn set_dead(&self, dead: bool) {
-        self.dead.store(dead, Ordering::Relaxed);
+        self.life.dead.store(dead, Ordering::Relaxed);
+    }
+
+    /// It dies with the request that comes after so many.
+    fn die_after(&self, requests: u64) {
+        self.life.left.store(requests, Ordering::Relaxed);
+    }
+
+    /// Reads that it was asked for.
+    fn reads(&self) -> u64 {
+        self.life.reads.load(Ordering::Relaxed)
     }
 }
 
@@ -59,20 +84,24 @@ impl Volume for Disk {
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        let (inner, dead) = (self.ram.open_queue(context)?, Arc::clone(&self.dead));
-        Ok(Box::new(DiskQueue { inner, dead, failed: Vec::new() }))
+        let (inner, life) = (self.ram.open_queue(context)?, Arc::clone(&self.life));
+        Ok(Box::new(DiskQueue { inner, life, failed: Vec::new() }))
     }
 }
 
 struct DiskQueue {
     inner: Box<dyn VolumeQueue>,
-    dead: Arc<AtomicBool>,
+    life: Arc<Life>,
     failed: Vec<Completion>,
 }
 
 impl VolumeQueue for DiskQueue {
     fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull> {
-        if self.dead.load(Ordering::Relaxed) {
+        let reads = u64::from(matches!(request.operation, Operation::Read { .. }));
+        self.life.reads.fetch_add(reads, Ordering::Relaxed);
+        let left = self.life.left.load(Ordering::Relaxed);
+        self.life.left.store(left.saturating_sub(1), Ordering::Relaxed);
+        if left == 0 || self.life.dead.load(Ordering::Relaxed) {
             self.failed.push(request.failed(VolumeErrorKind::Unreachable));
             return Ok(());
         }
@@ -175,7 +204,11 @@ impl Driven {
     }
 
     fn detach(&mut self) {
-        self.cache.cache().unwrap().detach();
+        self.leave(LeaveMode::Clean);
+    }
+
+    fn leave(&mut self, how: LeaveMode) {
+        self.cache.cache().unwrap().leave(how);
         self.idle();
         assert_eq!(self.status().state, CacheState::Detached);
     }
@@ -366,4 +399,195 @@ fn damage_to_the_map_is_told_where_it_may_have_had_the_only_copy() {
             other => panic!("{mode}: {:?}", other.map(|two| two.cache)),
         }
     }
+}
+
+#[test]
+fn a_cache_that_was_left_in_order_answers_without_the_capacity_volume() {
+    for options in ["admit=always", "mode=back&idle=1000s", "mode=back&idle=1000s&leave=dirty"] {
+        let (fast, capacity) = (Disk::new(2 << 20), Disk::new(16 << 20));
+        let mut one = open(&fast, &capacity, options).unwrap();
+        one.write(1000, 64, 3).unwrap();
+        one.write(5000, 8, 4).unwrap();
+        one.leave(LeaveMode::Configured);
+        let dirty = one.status().dirty_bytes;
+        assert_eq!(dirty > 0, options.contains("leave=dirty"), "{options}");
+        drop(one);
+        let reads = capacity.reads();
+        let mut two = open(&fast, &capacity, options).unwrap();
+        assert!(two.holds(1000, 64, 3) && two.holds(5000, 8, 4));
+        assert_eq!((two.status().hits, two.status().misses), (2, 0), "{options}: {}", two.status());
+        assert_eq!((capacity.reads(), two.status().dirty_bytes), (reads, dirty), "{options}");
+        // What was left dirty can still be written back.
+        two.leave(LeaveMode::Clean);
+        drop(two);
+        let (blank, mut raw) = (Disk::new(1 << 20), Vec::new());
+        for (start, blocks) in [(1000, 64), (5000, 8)] {
+            raw.push(open(&blank, &capacity, "").unwrap().read(start, blocks).unwrap());
+        }
+        assert!(raw[0].iter().all(|byte| *byte == 3) && raw[1].iter().all(|byte| *byte == 4), "{options}");
+    }
+}
+
+#[test]
+fn who_hurries_leaves_what_is_dirty_where_it_is() {
+    let (fast, capacity) = (Disk::new(2 << 20), Disk::new(16 << 20));
+    let mut one = open(&fast, &capacity, "mode=back&idle=1000s").unwrap();
+    one.write(1000, 64, 3).unwrap();
+    capacity.set_dead(true);
+    one.cache.cache().unwrap().leave(LeaveMode::Clean);
+    one.idle();
+    assert_eq!((one.status().state, one.status().dirty_bytes), (CacheState::Detaching, 64 * 512));
+    assert!(one.cache.last_error().unwrap().contains("it tries again, and keeps 32768 bytes"));
+    capacity.set_dead(false);
+    one.cache.cache().unwrap().leave(LeaveMode::Dirty);
+    one.idle();
+    assert_eq!((one.status().state, one.status().dirty_bytes), (CacheState::Detached, 64 * 512));
+    drop(one);
+    assert!(open(&fast, &capacity, "mode=back").unwrap().holds(1000, 64, 3));
+}
+
+#[test]
+fn a_cache_is_left_with_the_caches_below_it() {
+    let (fast, capacity) = (Disk::new(2 << 20), Disk::new(16 << 20));
+    let inner = open(&fast, &capacity, "mode=back&idle=1000s").unwrap().cache;
+    let outer = |inner: &Arc<dyn Volume>| {
+        let opener = CacheOpener { entropy: Arc::new(|| Box::new(SeededEntropy::new(6))) };
+        let openers = Openers::new().with(Arc::new(Given(Arc::clone(inner)))).with(Arc::new(opener));
+        let url = "cache=[ram:1M,ram:16M]?mode=back&idle=1000s".parse().unwrap();
+        let mut opening = openers.prepare(&url).unwrap().begin(&context());
+        let cache = opening.poll(Instant::ZERO).unwrap().unwrap();
+        Driven { queue: cache.open_queue(&context()).unwrap(), cache, now: Instant::ZERO }
+    };
+    let mut driven = outer(&inner);
+    driven.write(1000, 64, 3).unwrap();
+    driven.leave(LeaveMode::Configured);
+    let states = [&driven.cache, &inner].map(|cache| cache.cache().unwrap().status());
+    assert_eq!(states.map(|status| (status.state, status.dirty_bytes)), [(CacheState::Detached, 0); 2]);
+}
+
+/// Opens `ram:16M` as a volume that is given, and others anew.
+struct Given(Arc<dyn Volume>);
+
+impl Opener for Given {
+    fn schemes(&self) -> &'static [&'static str] {
+        &["ram"]
+    }
+
+    fn prepare(&self, url: &VolumeUrl, _openers: &Openers) -> Result<Box<dyn PreparedOpen>, OpenError> {
+        let Source::Ram(ram) = &url.source else { return Err(OpenError::new("no disk")) };
+        let volume = match ram.size.0 {
+            size if size == self.0.geometry().bytes() => Arc::clone(&self.0),
+            size => Disk::new(size) as Arc<dyn Volume>,
+        };
+        Ok(Box::new(Ready::new(volume)))
+    }
+}
+
+#[test]
+fn a_fast_volume_that_dies_at_any_request_loses_nothing_in_write_through() {
+    let mut ends = 0;
+    for requests in 0..60 {
+        let (fast, capacity) = (Disk::new(2 << 20), Disk::new(16 << 20));
+        let mut one = open(&fast, &capacity, "admit=always&line=4K").unwrap();
+        fast.die_after(requests);
+        let moved = one.cache.changes().path;
+        for round in 1..4 {
+            for place in 0..6 {
+                one.write(place * 300, 12, round).unwrap();
+            }
+            one.run(Operation::Discard { extent: Extent::new(300, 12) }).unwrap();
+            one.run(Operation::Flush).unwrap();
+            for place in 0..6 {
+                assert!(one.holds(place * 300, 12, if place == 1 { 0 } else { round }), "after {requests}");
+            }
+        }
+        let state = one.status().state;
+        let told = (one.cache.changes().path - moved, one.cache.last_error().is_some());
+        ends += u64::from(state == CacheState::Off);
+        assert_eq!(told, if state == CacheState::Off { (1, true) } else { (0, false) }, "after {requests}");
+    }
+    assert!(ends > 30, "it died in {ends} of 60 cases");
+}
+
+#[test]
+fn a_fast_volume_that_dies_at_any_request_says_exactly_what_is_lost_in_write_back() {
+    let mut ends = 0;
+    for requests in 0..80 {
+        let (fast, capacity) = (Disk::new(2 << 20), Disk::new(16 << 20));
+        let mut one = open(&fast, &capacity, "mode=back&line=4K&idle=1000s&dirty=3").unwrap();
+        fast.die_after(requests);
+        let mut written = std::collections::BTreeMap::new();
+        for round in 1..4 {
+            for place in 0..6 {
+                let start = place * 300;
+                let well = one.write(start, 12, round).is_ok();
+                for block in start..start + 12 {
+                    let possible: &mut Vec<u8> = written.entry(block).or_insert_with(|| vec![0]);
+                    if well {
+                        possible.clear();
+                    }
+                    possible.push(round);
+                }
+            }
+            let _maybe = one.run(Operation::Flush);
+            one.now = one.now + Duration::from_millis(20);
+            one.queue.poll(one.now, &mut Vec::new());
+        }
+        let mut refused = 0;
+        for (block, possible) in &written {
+            match one.read(*block, 1) {
+                Ok(data) => {
+                    assert!(possible.contains(&data[0]), "after {requests}: {block} is {}", data[0]);
+                }
+                Err(kind) => {
+                    assert_eq!(kind, VolumeErrorKind::Media);
+                    refused += BLOCK as u64;
+                }
+            }
+        }
+        let status = one.status();
+        if status.state == CacheState::Lost {
+            ends += 1;
+            assert_eq!(refused, status.dirty_bytes, "after {requests}");
+            let error = one.cache.last_error().unwrap();
+            assert!(refused == 0 || error.contains(&format!("it alone has {refused} bytes")), "{error}");
+            assert!(one.run(Operation::Flush).is_err());
+        } else {
+            assert_eq!(refused, 0, "after {requests}");
+        }
+    }
+    assert!(ends > 20, "it died with data in {ends} of 80 cases");
+}
+
+#[test]
+fn what_is_read_most_is_what_is_kept() {
+    let (fast, capacity) = (Disk::new(2 << 20), Disk::new(16 << 20));
+    let mut one = open(&fast, &capacity, "line=4K&bypass=0").unwrap();
+    let (lines, slots) = (4096_u64, u64::from(one.status().lines));
+    // Line n is read as often as 1/n says: what could hit at best is the share of as many as there is room for.
+    let weight = |line: u64| (1 << 20) / (line + 1);
+    let (all, best) = ((0..lines).map(weight).sum::<u64>(), (0..slots).map(weight).sum::<u64>());
+    let sums: Vec<u64> = (0..lines)
+        .scan(0, |sum, line| {
+            *sum += weight(line);
+            Some(*sum)
+        })
+        .collect();
+    let mut dice = SeededEntropy::new(9);
+    let mut draw = |from: u64| protocol::Entropy::number(&mut dice) % from;
+    for _ in 0..40_000 {
+        let wanted = draw(all);
+        let rank = sums.partition_point(|sum| *sum <= wanted) as u64;
+        // Neighbours in rank are no neighbours on the volume.
+        one.read(rank * 1_597 % lines * 8, 8).unwrap();
+    }
+    let before = one.status();
+    for _ in 0..20_000 {
+        let wanted = draw(all);
+        let rank = sums.partition_point(|sum| *sum <= wanted) as u64;
+        one.read(rank * 1_597 % lines * 8, 8).unwrap();
+    }
+    let hits = one.status().hits - before.hits;
+    let possible = 20_000 * best / all;
+    assert!(hits * 100 > possible * 80, "{hits} of {possible} that were possible hit: {}", one.status());
 }

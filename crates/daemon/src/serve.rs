@@ -152,7 +152,8 @@ fn control(controller: &mut Controller, options: ServeOptions<'_>, say: &dyn Fn(
                 controller.stop();
             }
             Asked::Reload => {
-                for line in rescan::lines(controller.opened()) {
+                let told = rescan::lines(controller.opened());
+                for line in told.into_iter().chain(statistics::caches(controller.opened())) {
                     say(&line);
                 }
                 let Some(source) = options.source else { continue };

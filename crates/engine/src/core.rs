@@ -10,12 +10,12 @@ use std::sync::Arc;
 use buf::{Account, Pool};
 use host::{
     Accepted, AdapterError, AdapterPair, DatagramEndpoint, Dialer, Endpoint, EndpointId, Event, Kind,
-    OpenSocket, Refusal, Service, World,
+    Level, OpenSocket, Refusal, Service, World,
 };
 use iscsi::datamover::iser::target_needs;
 use protocol::Instant;
 use roce::endpoint::Incoming;
-use volume::{CoreId, QueueContext, VolumeId};
+use volume::{CoreId, Leaving, QueueContext, VolumeId};
 
 use crate::adapters::{AdapterOwner, AskedPair, NewOwner, Ports, Side};
 use crate::catalogue::coordinator::{self, Coordinator};
@@ -42,6 +42,8 @@ struct Shared {
     coordinator: Coordinator,
     /// Cores that have neither connections nor queues any more.
     closed: u16,
+    /// Volumes that are left in order, once all cores are closed.
+    leaving: Option<Leaving>,
 }
 
 /// How far a core is on its way from serving to its end.
@@ -113,7 +115,7 @@ impl Core {
             let mut watch = VolumeWatch::new(waker);
             watch.add(&catalogue.volumes);
             let coordinator = Coordinator::new(postbox.cores(), &catalogue);
-            Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0 }
+            Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0, leaving: None }
         });
         let (announced, prepared, stage) = (None, None, Stage::Serving);
         let (sockets, ports) = (Sockets::default(), Ports::default());
@@ -458,6 +460,29 @@ impl Core {
         }
     }
 
+    /// No core has a queue any more: what needs it is left in order, while all event loops still run.
+    fn begin_leaving(&mut self, now: Instant) {
+        let volumes = self.catalogue.volumes.iter().map(|served| Arc::clone(&served.volume));
+        let (leaving, failed) = Leaving::begin(volumes, self.volumes.context());
+        for error in failed {
+            let event = Event::new(Kind::Io, format!("a volume cannot be left in order: {error}"));
+            self.config.journal.record(event.at(Level::Warn));
+        }
+        if let Some(shared) = &mut self.shared {
+            shared.leaving = Some(leaving);
+        }
+        self.leave(now);
+    }
+
+    /// Goes on with that; all cores end when it is over.
+    fn leave(&mut self, now: Instant) {
+        let Some(shared) = &mut self.shared else { return };
+        if shared.leaving.as_mut().is_some_and(|leaving| leaving.poll(now)) {
+            shared.leaving = None;
+            self.volumes.hub.post_all(|| Message::Finish);
+        }
+    }
+
     fn handle_owned(&mut self, now: Instant, message: Message) {
         let is_gone = matches!(&message, Message::Reserve(call) if !self.shows(call.volume));
         let Some(shared) = &mut self.shared else { return };
@@ -479,7 +504,7 @@ impl Core {
             Message::Closed => {
                 shared.closed += 1;
                 if shared.closed == self.volumes.hub.cores() {
-                    self.volumes.hub.post_all(|| Message::Finish);
+                    self.begin_leaving(now);
                 }
             }
             Message::Deliver(..)
@@ -601,6 +626,7 @@ impl Service for Core {
         self.sockets.wake_owners(ready);
         self.ports.wake_owners(ready);
         self.close(now);
+        self.leave(now);
     }
 
     fn handle_gone(&mut self, now: Instant, endpoint: EndpointId) {
@@ -611,8 +637,10 @@ impl Service for Core {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let shared = self.shared.as_ref().and_then(|shared| shared.groups.poll_timeout());
-        [shared, self.volumes.hub.queues().poll_timeout()].into_iter().flatten().min()
+        let shared = self.shared.as_ref();
+        let groups = shared.and_then(|shared| shared.groups.poll_timeout());
+        let leaving = shared.and_then(|shared| shared.leaving.as_ref()?.poll_timeout());
+        [groups, leaving, self.volumes.hub.queues().poll_timeout()].into_iter().flatten().min()
     }
 
     fn is_finished(&self) -> bool {

@@ -12,14 +12,25 @@ pub enum CacheMode {
     Back,
 }
 
+/// What becomes of dirty data when a cache is left in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaveMode {
+    /// What the cache was configured to do.
+    Configured,
+    /// All is written back: the capacity volume has everything.
+    Clean,
+    /// It stays: the capacity volume means nothing without the fast one.
+    Dirty,
+}
+
 /// How a cache is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheState {
     /// It works.
     Working,
-    /// It writes everything back, to be detached.
+    /// It is about to be left in order.
     Detaching,
-    /// It was detached: the fast volume holds nothing that the capacity volume lacks, and its copies are believed when it is used again.
+    /// It was left in order: what the fast volume holds is believed when it is used again.
     Detached,
     /// The fast volume has failed, and nothing is lost: everything goes to the capacity volume.
     Off,
@@ -96,8 +107,8 @@ pub trait CacheControl {
     /// How it is now.
     fn status(&self) -> CacheStatus;
 
-    /// Asks that the capacity volume get everything, and that the fast volume be left so that its copies are believed when it is used again. Writes are refused
-    /// from now on, as they would make the copies wrong; reads go on. The queues do the work while they are polled; [`CacheStatus::state`] tells when it is
-    /// done, and whoever [listens](crate::Volume::listen) is woken.
-    fn detach(&self);
+    /// Asks that the fast volume be left in order: what it holds is believed when it is used again. Writes are refused from now on, as they would make its copies wrong;
+    /// reads go on. The queues do the work while they are polled; [`CacheStatus::state`] tells when it is done, and whoever [listens](crate::Volume::listen) is woken.
+    /// Asked again, the later way holds.
+    fn leave(&self, how: LeaveMode);
 }

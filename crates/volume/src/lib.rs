@@ -22,6 +22,8 @@ pub mod filter;
 mod geometry;
 mod identity;
 #[cfg(feature = "std")]
+mod leaving;
+#[cfg(feature = "std")]
 mod listeners;
 #[cfg(feature = "std")]
 mod loss;
@@ -46,11 +48,13 @@ mod volume;
 mod volume_id;
 mod waiting_completions;
 
-pub use cache::{CacheControl, CacheMode, CacheState, CacheStatus};
+pub use cache::{CacheControl, CacheMode, CacheState, CacheStatus, LeaveMode};
 pub use error::VolumeErrorKind;
 pub use failure::Failure;
 pub use geometry::{Changes, Extent, Features, Geometry, Limits};
 pub use identity::{Designator, Identity};
+#[cfg(feature = "std")]
+pub use leaving::Leaving;
 #[cfg(feature = "std")]
 pub use listeners::Listeners;
 #[cfg(feature = "std")]

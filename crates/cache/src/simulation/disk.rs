@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use buf::{Buf, BufList};
 use protocol::{Entropy, Instant, SeededEntropy};
 use volume::{
-    Allocation, Completion, Durability, Extent, Failure, Features, Geometry, Limits, OpenError, Operation,
+    Allocation, Changes, Completion, Durability, Extent, Failure, Features, Geometry, Limits, OpenError, Operation,
     Outcome, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
 };
 
@@ -186,6 +186,11 @@ impl Volume for Disk {
 
     fn features(&self) -> Features {
         Features::VOLATILE_CACHE | Features::DISCARD | Features::WRITE_ZEROES
+    }
+
+    /// Whoever begins anew is reached in another way.
+    fn changes(&self) -> Changes {
+        Changes { path: self.lock().losses, ..Changes::default() }
     }
 
     fn open_queue(&self, _: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {

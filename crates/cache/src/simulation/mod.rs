@@ -14,7 +14,7 @@ use std::time::Duration;
 use buf::{Buf, Pool};
 use protocol::{Entropy, Instant, SeededEntropy};
 use volume::{
-    CacheControl, CacheMode, CacheState, CacheStatus, ComparedWrite, Completion, CoreId, Durability, Extent,
+    CacheControl, CacheMode, CacheState, CacheStatus, ComparedWrite, Completion, CoreId, Durability, Extent, LeaveMode,
     Operation, Outcome, QueueContext, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
@@ -83,11 +83,22 @@ struct World {
     /// The fast disk may have data that the capacity disk lacks.
     may_be_dirty: bool,
     errors: bool,
+    /// What else may happen, and its own dice: so that a seed means the same without.
+    weather: Weather,
+    weather_dice: SeededEntropy,
     pool: Pool,
 }
 
+/// What may happen beside deaths, errors, and power cuts of everything at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weather {
+    Fair,
+    /// The fast disk may begin anew without its cache, the power may go of one disk alone together with the cache, and the cache may be left with what is dirty.
+    Harsh,
+}
+
 impl World {
-    fn new(seed: u64, mode: CacheMode, planted: Planted) -> Self {
+    fn new(seed: u64, mode: CacheMode, planted: Planted, weather: Weather) -> Self {
         let mut dice = SeededEntropy::new(seed);
         let options = Options {
             mode,
@@ -96,6 +107,7 @@ impl World {
             bypass: if dice.number().is_multiple_of(3) { 8 << 10 } else { 0 },
             dirty: 1 + dice.number() % 60,
             idle: Duration::from_millis(1 + dice.number() % 20),
+            keeps_dirty: false,
         };
         Self {
             now: Instant::ZERO,
@@ -112,6 +124,8 @@ impl World {
             left_alone: Vec::new(),
             may_be_dirty: false,
             errors: false,
+            weather,
+            weather_dice: SeededEntropy::new(seed ^ 3),
             pool: Pool::new(1 << 20),
             dice,
         }
@@ -119,6 +133,11 @@ impl World {
 
     fn roll(&mut self, sides: u64) -> u64 {
         self.dice.number() % sides
+    }
+
+    /// True in one of so many cases, where the weather is harsh.
+    fn storm(&mut self, one_in: u64) -> bool {
+        self.weather == Weather::Harsh && self.weather_dice.number().is_multiple_of(one_in)
     }
 
     fn context(&self) -> QueueContext {
@@ -195,10 +214,12 @@ impl World {
         self.model.crashed();
     }
 
+    /// The cache ends, and with it the power of one of the disks, if the weather is so.
     fn kill(&mut self) {
         self.end_life();
-        self.fast.abandon();
-        self.capacity.abandon();
+        let (fast, capacity) = (self.storm(3), self.storm(3));
+        if fast { self.fast.cut() } else { self.fast.abandon() }
+        if capacity { self.capacity.cut() } else { self.capacity.abandon() }
         self.model.crashed();
     }
 
@@ -243,12 +264,7 @@ impl World {
         let durability = if durable { Durability::Durable } else { Durability::Cached };
         match self.roll(20) {
             0..7 => self.ask_read(extent),
-            7..15 => {
-                let values = self.values(extent);
-                let data = data_of(&values, extent.start);
-                let operation = Operation::Write { extent, data, durability };
-                self.submit(Asked::Write { extent, values, durable }, operation);
-            }
+            7..15 => self.ask_write_as(extent, durability),
             15 => {
                 let operation = if durable {
                     Operation::WriteZeroes { extent, durability, may_unmap: true }
@@ -272,11 +288,25 @@ impl World {
             }
             17 => self.submit(Asked::Other(extent), Operation::Verify { extent }),
             18 => self.submit(Asked::Other(extent), Operation::QueryAllocation { extent }),
-            _ => {
-                let moment = self.model.now();
-                self.submit(Asked::Flush { moment }, Operation::Flush);
-            }
+            _ => self.ask_flush(),
         }
+    }
+
+    fn ask_flush(&mut self) {
+        let moment = self.model.now();
+        self.submit(Asked::Flush { moment }, Operation::Flush);
+    }
+
+    fn ask_write(&mut self, extent: Extent) {
+        self.ask_write_as(extent, Durability::Cached);
+    }
+
+    fn ask_write_as(&mut self, extent: Extent, durability: Durability) {
+        let values = self.values(extent);
+        let data = data_of(&values, extent.start);
+        let operation = Operation::Write { extent, data, durability };
+        let durable = durability == Durability::Durable;
+        self.submit(Asked::Write { extent, values, durable }, operation);
     }
 
     fn ask_read(&mut self, extent: Extent) {
@@ -359,7 +389,8 @@ impl World {
     /// Writes everything back, and sees that the capacity disk has it and that the copies may be believed.
     fn detach(&mut self) -> Checked {
         self.drain()?;
-        self.cache.as_ref().unwrap().detach();
+        let how = if self.storm(2) { LeaveMode::Dirty } else { LeaveMode::Clean };
+        self.cache.as_ref().unwrap().leave(how);
         for _ in 0..PATIENCE {
             self.turn()?;
             if self.status().state == CacheState::Detached {
@@ -372,7 +403,8 @@ impl World {
                 let left_alone = core::mem::take(&mut self.left_alone);
                 let sure =
                     |block: &u64| !left_alone.iter().any(|extent| extent.overlaps(Extent::new(*block, 1)));
-                for block in (0..CAPACITY_BLOCKS).filter(sure) {
+                let clean = how == LeaveMode::Clean;
+                for block in (0..CAPACITY_BLOCKS).filter(sure).filter(|_| clean) {
                     let value = value_of(&self.capacity.newest(block), block);
                     if !value.is_some_and(|value| self.model.may_hold(block, value)) {
                         return Err(format!(
@@ -382,6 +414,10 @@ impl World {
                     }
                 }
                 self.model.flushed(self.model.now());
+                if self.storm(2) {
+                    self.power_cut();
+                    return Ok(());
+                }
                 self.end_life();
                 self.fast.abandon();
                 self.capacity.abandon();
@@ -423,6 +459,10 @@ impl World {
                 self.capacity.lose();
                 self.model.lost();
                 self.errors = true;
+            }
+            if self.storm(400) {
+                self.fast.lose();
+                self.fast_died = true;
             }
             if self.asked.len() < 10 && self.roll(10) < 7 {
                 self.ask();
@@ -478,8 +518,8 @@ impl World {
 }
 
 /// Several lives of a cache by seed.
-fn run(seed: u64, mode: CacheMode, planted: Planted) -> Checked {
-    let mut world = World::new(seed, mode, planted);
+fn run(seed: u64, mode: CacheMode, planted: Planted, weather: Weather) -> Checked {
+    let mut world = World::new(seed, mode, planted, weather);
     for _ in 0..4 {
         world.live()?;
         if world.roll(4) == 0 {
@@ -491,38 +531,95 @@ fn run(seed: u64, mode: CacheMode, planted: Planted) -> Checked {
 }
 
 const SEEDS: u64 = 150;
+/// Seeds that found faults: a page given up before what took its place was durable, in both modes.
+const FOUND: [u64; 2] = [20_019, 20_129];
+
+fn assert_well(mode: CacheMode, weather: Weather) {
+    // More by the environment, for those who look for faults.
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (first, count) = (number("CACHE_SEED").unwrap_or(0), number("CACHE_SEEDS").unwrap_or(SEEDS));
+    for seed in FOUND.into_iter().chain(first..first + count) {
+        run(seed, mode, Planted::Nothing, weather)
+            .unwrap_or_else(|found| panic!("seed {seed}: {}", found.text()));
+    }
+}
 
 #[test]
 fn nothing_is_lost_and_nothing_flips_in_write_through() {
-    for seed in 0..SEEDS {
-        run(seed, CacheMode::Through, Planted::Nothing)
-            .unwrap_or_else(|found| panic!("seed {seed}: {}", found.text()));
-    }
+    assert_well(CacheMode::Through, Weather::Fair);
 }
 
 #[test]
 fn nothing_is_lost_and_nothing_flips_in_write_back() {
-    for seed in 0..SEEDS {
-        run(seed, CacheMode::Back, Planted::Nothing)
-            .unwrap_or_else(|found| panic!("seed {seed}: {}", found.text()));
-    }
+    assert_well(CacheMode::Back, Weather::Fair);
+}
+
+#[test]
+fn nothing_is_lost_in_harsh_weather_in_write_through() {
+    assert_well(CacheMode::Through, Weather::Harsh);
+}
+
+#[test]
+fn nothing_is_lost_in_harsh_weather_in_write_back() {
+    assert_well(CacheMode::Back, Weather::Harsh);
 }
 
 #[test]
 fn every_planted_fault_is_found() {
-    for planted in [
-        Planted::MapBeforeData,
-        Planted::MapBeforeRelease,
-        Planted::CleanBeforeFlush,
-        Planted::FlushWithoutCommit,
-        Planted::TrustsCleanCopies,
-        Planted::ForgetsFailedFlushes,
-        Planted::ReusesDirtySlots,
-        Planted::WritesBelowDirty,
+    for (planted, mode) in [
+        (Planted::MapBeforeData, CacheMode::Back),
+        (Planted::DropsBeforeFlush, CacheMode::Back),
+        (Planted::CleanBeforeFlush, CacheMode::Back),
+        (Planted::FlushWithoutCommit, CacheMode::Back),
+        (Planted::TrustsCleanCopies, CacheMode::Back),
+        (Planted::ForgetsFailedFlushes, CacheMode::Back),
+        (Planted::ReusesDirtySlots, CacheMode::Back),
+        (Planted::WritesBelowDirty, CacheMode::Back),
+        (Planted::AcknowledgesEarly, CacheMode::Back),
+        (Planted::AcknowledgesEarly, CacheMode::Through),
+        (Planted::TrustsFastAnew, CacheMode::Back),
+        (Planted::TrustsFastAnew, CacheMode::Through),
     ] {
+        let weather = if planted == Planted::TrustsFastAnew { Weather::Harsh } else { Weather::Fair };
         let found = (0..4 * SEEDS)
-            .find_map(|seed| run(seed, CacheMode::Back, planted).err().map(|found| (seed, found)));
-        let (seed, found) = found.unwrap_or_else(|| panic!("{planted:?} is not found"));
-        println!("{planted:?}: seed {seed}: {}", found.text());
+            .find_map(|seed| run(seed, mode, planted, weather).err().map(|found| (seed, found)));
+        let (seed, found) = found.unwrap_or_else(|| panic!("{planted:?} in {mode:?} is not found"));
+        println!("{planted:?} in {mode:?}: seed {seed}: {}", found.text());
+    }
+}
+
+/// A page that was flushed is discarded, or overwritten in write-through, and the capacity disk begins anew before anybody flushes: what it had before the page must not be read.
+#[test]
+fn what_takes_the_place_of_a_flushed_page_never_gives_way_to_what_was_before() {
+    for seed in 0..40 {
+        let mut world = World::new(seed, CacheMode::Back, Planted::Nothing, Weather::Fair);
+        world.options = Options { idle: Duration::from_secs(1000), dirty: 100, bypass: 0, ..world.options };
+        let extent = Extent::new(0, 4);
+        let outcome = (|| -> Checked {
+            while !world.open()? {}
+            world.ask_write(extent);
+            world.drain()?;
+            world.detach()?;
+            while !world.open()? {}
+            world.ask_write(extent);
+            world.drain()?;
+            world.ask_flush();
+            world.drain()?;
+            if seed % 2 == 0 {
+                world.submit(Asked::Zero { extent, durable: false }, Operation::Discard { extent });
+            } else {
+                world.power_cut();
+                world.options.mode = CacheMode::Through;
+                while !world.open()? {}
+                world.ask_write(extent);
+            }
+            world.drain()?;
+            world.capacity.lose();
+            world.model.lost();
+            world.errors = true;
+            world.ask_read(extent);
+            world.drain()
+        })();
+        outcome.unwrap_or_else(|found| panic!("seed {seed}: {}", found.text()));
     }
 }
