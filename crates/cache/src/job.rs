@@ -140,8 +140,10 @@ pub(crate) struct Job {
     /// It waits for a commit, and for a flush of the capacity volume.
     pub(crate) need: Option<Need>,
     pub(crate) mark: Option<u64>,
-    /// The fast volume's path when its pieces were sent.
+    /// The fast volume's path before it was planned.
     pub(crate) fast_path: u64,
+    /// How often the fast volume had lost copies by then.
+    pub(crate) fast_losses: u64,
     /// Failed flushes of the capacity volume when its pieces were sent, or when a flush was asked for.
     pub(crate) flush_failures: u64,
     /// It waits for a flush of the capacity volume before the dirty pages are given up whose place it takes.
@@ -168,6 +170,7 @@ impl Job {
             need: None,
             mark: None,
             fast_path: 0,
+            fast_losses: 0,
             flush_failures: 0,
             supersedes: false,
             changes: false,

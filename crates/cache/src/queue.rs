@@ -48,6 +48,15 @@ enum Flight {
     },
 }
 
+/// Whether what was read from the fast volume holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Belief {
+    Certain,
+    /// A flush is to say.
+    Doubtful,
+    Lost,
+}
+
 /// A core's queue.
 pub(crate) struct CacheQueue {
     id: u64,
@@ -212,6 +221,9 @@ impl CacheQueue {
         job.pieces.clear();
         job.parts.clear();
         (job.fast_failure, job.capacity_failure, job.read, job.doubted) = (None, None, None, false);
+        // Before anything is planned, as another core may find out meanwhile that the fast volume has lost something.
+        job.fast_path = self.shared.fast_path();
+        job.fast_losses = self.shared.state.lock().fast_losses;
         match &job.work {
             Work::Read { extent, .. }
             | Work::Compare { extent, .. }
@@ -252,7 +264,6 @@ impl CacheQueue {
     fn issue(&mut self, id: JobId, mut job: Job, pieces: Vec<Piece>, operations: Vec<Operation>) {
         job.left = operations.len();
         job.pieces = pieces;
-        job.fast_path = self.shared.fast_path();
         job.flush_failures = self.shared.state.lock().flush_failures;
         let sides: Vec<Side> = job.pieces.iter().map(|piece| piece.side).collect();
         self.jobs.insert(id, job);
@@ -324,31 +335,50 @@ impl CacheQueue {
         if job.left > 0 {
             return;
         }
-        if self.is_doubtful(id) {
-            self.doubting.push(id);
-            self.check_fast();
-        } else {
-            self.moved(id);
-        }
+        self.judge(id);
     }
 
-    /// True if a job has read from the fast volume since that was reached in another way: what it read may be older, and even another line's, if the volume has begun anew
-    /// without what no flush had covered.
-    fn is_doubtful(&self, id: JobId) -> bool {
-        let Some(job) = self.jobs.get(&id) else { return false };
-        #[cfg(test)]
-        if self.shared.state.lock().planted == crate::planted::Planted::TrustsFastAnew {
-            return false;
+    /// Goes on with a job whose pieces have landed, if what it has read may be believed.
+    fn judge(&mut self, id: JobId) {
+        match self.belief(id) {
+            Belief::Certain => {}
+            Belief::Doubtful => {
+                self.doubting.push(id);
+                return self.check_fast();
+            }
+            Belief::Lost => {
+                if let Some(job) = self.jobs.get_mut(&id) {
+                    (job.fast_failure, job.doubted) = (Some(VolumeErrorKind::Media), true);
+                }
+            }
         }
+        self.moved(id);
+    }
+
+    /// Whether what a job has read from the fast volume is what was there when it was planned. Since that was reached in another way it may be older, and even another line's,
+    /// if the volume has begun anew without what no flush had covered.
+    fn belief(&self, id: JobId) -> Belief {
+        let Some(job) = self.jobs.get(&id) else { return Belief::Certain };
         let reads = match &job.work {
             Work::Read { .. } | Work::Compare { .. } | Work::CompareAndWrite { equal: false, .. } => true,
             Work::WriteBack { stage, .. } => *stage == WriteBackStage::Read,
             _ => false,
         };
-        reads
-            && job.fast_failure.is_none()
-            && job.pieces.iter().any(|piece| piece.side == Side::Fast)
-            && self.shared.fast_path() != self.shared.state.lock().trusted_path
+        if !reads || job.fast_failure.is_some() || job.pieces.iter().all(|piece| piece.side != Side::Fast) {
+            return Belief::Certain;
+        }
+        let path = self.shared.fast_path();
+        let state = self.shared.state.lock();
+        #[cfg(test)]
+        if state.planted == crate::planted::Planted::TrustsFastAnew {
+            return Belief::Certain;
+        }
+        match path == state.trusted_path {
+            _ if job.fast_losses != state.fast_losses => Belief::Lost,
+            true => Belief::Certain,
+            false if state.is_working() => Belief::Doubtful,
+            false => Belief::Lost,
+        }
     }
 
     /// Asks the fast volume whether it has lost anything: a flush fails if it has.
@@ -364,21 +394,11 @@ impl CacheQueue {
         let lost = failure.unwrap_or(VolumeErrorKind::Media);
         let used = self.shared.state.lock().handle_fast_checked(path, failure.is_some());
         if !used {
+            // Where it had failed already this says nothing new.
             self.shared.fail_fast(lost);
         }
         for id in core::mem::take(&mut self.doubting) {
-            if failure.is_none() && used && self.is_doubtful(id) {
-                // It was reached in yet another way meanwhile.
-                self.doubting.push(id);
-                continue;
-            }
-            if let Some(job) = self.jobs.get_mut(&id).filter(|_| failure.is_some()) {
-                (job.fast_failure, job.doubted) = (Some(lost), true);
-            }
-            self.moved(id);
-        }
-        if !self.doubting.is_empty() {
-            self.check_fast();
+            self.judge(id);
         }
     }
 
@@ -564,6 +584,7 @@ impl CacheQueue {
         if self.insertions >= INSERTIONS {
             return;
         }
+        let fast_path = self.shared.fast_path();
         let (planned, layout) = {
             let mut state = self.shared.state.lock();
             (state.plan_insertion(extent, stream), state.layout)
@@ -602,7 +623,7 @@ impl CacheQueue {
         }
         self.insertions += 1;
         let mut insertion = Job::new(None, Work::Insert { slots });
-        (insertion.pins, insertion.changes) = (pins, true);
+        (insertion.pins, insertion.changes, insertion.fast_path) = (pins, true, fast_path);
         let id = JobId(self.next_id());
         self.issue(id, insertion, pieces, operations);
     }
@@ -960,7 +981,8 @@ impl CacheQueue {
     }
 
     fn commit_moved(&mut self, id: JobId, job: Job) {
-        if job.fast_failure.is_some() {
+        // Of two flushes of a volume that has begun anew only one need fail, and that may have been another one than the commit's own.
+        if job.fast_failure.is_some() || !self.shared.state.lock().is_working() {
             return self.commit_failed(job);
         }
         let Work::Commit(commit) = &job.work else { return };

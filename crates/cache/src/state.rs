@@ -158,6 +158,8 @@ pub(crate) struct State {
     failed: Option<VolumeErrorKind>,
     /// The fast volume has certainly lost nothing up to this state of its path.
     pub(crate) trusted_path: u64,
+    /// How often it has lost copies: what was planned before means nothing.
+    pub(crate) fast_losses: u64,
     pub(crate) path_changes: u64,
     pub(crate) write_back: WriteBack,
     pub(crate) detach: Detach,
@@ -196,6 +198,7 @@ impl State {
             superseded: None,
             failed: None,
             trusted_path: 0,
+            fast_losses: 0,
             path_changes: 0,
             write_back: WriteBack::default(),
             detach: Detach::No,
@@ -266,15 +269,20 @@ impl State {
     /// The fast volume was reached in another way, and a flush says whether it has lost anything since. Where it has only copies they mean nothing any more, and it is used on;
     /// otherwise it is not. True if it is.
     pub(crate) fn handle_fast_checked(&mut self, path: u64, lost: bool) -> bool {
+        if !self.is_working() {
+            // Another flush has failed before, and this one need not any more.
+            return false;
+        }
         let only_copies = self.directory.dirty_pages() == 0 && self.commits.is_settled();
         if lost && !(only_copies && self.options.mode == CacheMode::Through) {
             return false;
         }
         if lost {
+            self.fast_losses += 1;
             self.inserting.values_mut().for_each(|insertion| insertion.sound = PageSet::NONE);
             self.directory.drop_clean();
         }
-        self.trusted_path = path;
+        self.trusted_path = self.trusted_path.max(path);
         true
     }
 

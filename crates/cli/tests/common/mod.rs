@@ -58,7 +58,7 @@ impl Server {
             .args(arguments)
             .current_dir(folder)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(File::create(folder.join("server.out")).unwrap())
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
