@@ -10,8 +10,8 @@ use std::task::Waker;
 use buf::{Account, Buf, BufList, Pool};
 use protocol::Instant;
 use volume::{
-    Allocation, CacheMode, Completion, Durability, Extent, Failure, LeaveMode, OpenError, Operation, Outcome, PollList,
-    Polled, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
+    Allocation, CacheMode, Completion, Durability, Extent, Failure, LeaveMode, OpenError, Operation, Outcome,
+    PollList, Polled, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
 };
 
 use crate::child::Child;
@@ -1438,7 +1438,7 @@ impl Drop for CacheQueue {
                 Work::Write { .. } | Work::CompareAndWrite { .. } if under_way => state.orphaned(&job.parts),
                 Work::Release { extent, .. } if under_way => {
                     state.released(extent, false, false);
-                },
+                }
                 Work::WriteBack { slot, .. } => {
                     state.capacity_done += 1;
                     state.end_write_back(slot, false);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use volume::{CacheMode, CacheState, Features, Geometry, LeaveMode, Limits, Listeners, Volume, VolumeErrorKind};
+use volume::{
+    CacheMode, CacheState, Features, Geometry, LeaveMode, Limits, Listeners, Volume, VolumeErrorKind,
+};
 
 use crate::limits::{DEPTH, MAX_TRANSFER};
 use crate::state::{Locked, State};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use volume::{
-    CacheControl, CacheStatus, Changes, Features, Geometry, Identity, LeaveMode, Limits, LossRecord, OpenError,
-    PathState, QueueContext, Volume, VolumeQueue,
+    CacheControl, CacheStatus, Changes, Features, Geometry, Identity, LeaveMode, Limits, LossRecord,
+    OpenError, PathState, QueueContext, Volume, VolumeQueue,
 };
 
 use crate::queue::CacheQueue;

@@ -12,8 +12,8 @@ use names::{Source, VolumeUrl};
 use protocol::{Instant, SeededEntropy};
 use volume::{
     CacheState, CacheStatus, Completion, CoreId, Designator, Durability, Extent, Features, Geometry,
-    Identity, LeaveMode, Limits, OpenError, Opener, Openers, Operation, Outcome, PathState, PreparedOpen, QueueContext,
-    QueueFull, Ram, Ready, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    Identity, LeaveMode, Limits, OpenError, Opener, Openers, Operation, Outcome, PathState, PreparedOpen,
+    QueueContext, QueueFull, Ram, Ready, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 const BLOCK: usize = 512;

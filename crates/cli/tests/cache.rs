@@ -115,9 +115,12 @@ fn the_commands_of_the_howto_work() {
     let script: String = blocks.collect();
     // Ports of its own, which the ready file names.
     let script = script
-        .replace("--ready-file ready", "--iscsi 127.0.0.1:0 --nvme 127.0.0.1:0 --state state --ready-file ready")
+        .replace(
+            "--ready-file ready",
+            "--iscsi 127.0.0.1:0 --nvme 127.0.0.1:0 --state state --ready-file ready",
+        )
         .replace("nvme+tcp://127.0.0.1/", "nvme+tcp://$(sed -n 's/^nvme //p' ready)/");
-    let head = "trap 'status=$?; kill $(jobs -p) 2> /dev/null; wait; exit $status' EXIT\n";
+    let head = "trap 'status=$?; kill $(jobs -p) 2> /dev/null || true; wait; exit $status' EXIT\n";
     let folder = tempdir().unwrap();
     let path = format!("{}:{}", Path::new(program()).parent().unwrap().display(), env!("PATH"));
     let mut shell = Command::new("bash");

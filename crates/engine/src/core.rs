@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use buf::{Account, Pool};
 use host::{
-    Accepted, AdapterError, AdapterPair, DatagramEndpoint, Dialer, Endpoint, EndpointId, Event, Kind,
-    Level, OpenSocket, Refusal, Service, World,
+    Accepted, AdapterError, AdapterPair, DatagramEndpoint, Dialer, Endpoint, EndpointId, Event, Kind, Level,
+    OpenSocket, Refusal, Service, World,
 };
 use iscsi::datamover::iser::target_needs;
 use protocol::Instant;
@@ -115,7 +115,14 @@ impl Core {
             let mut watch = VolumeWatch::new(waker);
             watch.add(&catalogue.volumes);
             let coordinator = Coordinator::new(postbox.cores(), &catalogue);
-            Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0, leaving: None }
+            Shared {
+                groups: Groups::new(),
+                owner: Owner::default(),
+                watch,
+                coordinator,
+                closed: 0,
+                leaving: None,
+            }
         });
         let (announced, prepared, stage) = (None, None, Stage::Serving);
         let (sockets, ports) = (Sockets::default(), Ports::default());

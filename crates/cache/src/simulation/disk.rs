@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use buf::{Buf, BufList};
 use protocol::{Entropy, Instant, SeededEntropy};
 use volume::{
-    Allocation, Changes, Completion, Durability, Extent, Failure, Features, Geometry, Limits, OpenError, Operation,
-    Outcome, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
+    Allocation, Changes, Completion, Durability, Extent, Failure, Features, Geometry, Limits, OpenError,
+    Operation, Outcome, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue, shape,
 };
 
 pub(super) const BLOCK: usize = 512;

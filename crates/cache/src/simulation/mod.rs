@@ -14,8 +14,8 @@ use std::time::Duration;
 use buf::{Buf, Pool};
 use protocol::{Entropy, Instant, SeededEntropy};
 use volume::{
-    CacheControl, CacheMode, CacheState, CacheStatus, ComparedWrite, Completion, CoreId, Durability, Extent, LeaveMode,
-    Operation, Outcome, QueueContext, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    CacheControl, CacheMode, CacheState, CacheStatus, ComparedWrite, Completion, CoreId, Durability, Extent,
+    LeaveMode, Operation, Outcome, QueueContext, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::opening::Loading;
@@ -222,8 +222,16 @@ impl World {
         self.end_life();
         let (fast, capacity) = (self.storm(3), self.storm(3));
         trace(&format!("kill {fast} {capacity}"));
-        if fast { self.fast.cut() } else { self.fast.abandon() }
-        if capacity { self.capacity.cut() } else { self.capacity.abandon() }
+        if fast {
+            self.fast.cut()
+        } else {
+            self.fast.abandon()
+        }
+        if capacity {
+            self.capacity.cut()
+        } else {
+            self.capacity.abandon()
+        }
         self.model.crashed();
     }
 
