@@ -57,6 +57,13 @@ enum Belief {
     Lost,
 }
 
+/// Jobs that have read from the fast volume what it may have lost, and whether a flush is under way that will say.
+#[derive(Debug, Default)]
+struct Doubts {
+    jobs: Vec<JobId>,
+    is_asking: bool,
+}
+
 /// A core's queue.
 pub(crate) struct CacheQueue {
     id: u64,
@@ -77,9 +84,7 @@ pub(crate) struct CacheQueue {
     settling: Vec<JobId>,
     starved: Vec<JobId>,
     flushes_capacity: bool,
-    /// Jobs that have read from the fast volume what it may have lost.
-    doubting: Vec<JobId>,
-    checks_fast: bool,
+    doubts: Doubts,
     insertions: usize,
     /// Lines that are being written back, and how many were since the last commit.
     write_backs: Vec<u64>,
@@ -123,8 +128,7 @@ impl CacheQueue {
             settling: Vec::new(),
             starved: Vec::new(),
             flushes_capacity: false,
-            doubting: Vec::new(),
-            checks_fast: false,
+            doubts: Doubts::default(),
             insertions: 0,
             write_backs: Vec::new(),
             cleaned: 0,
@@ -343,7 +347,7 @@ impl CacheQueue {
         match self.belief(id) {
             Belief::Certain => {}
             Belief::Doubtful => {
-                self.doubting.push(id);
+                self.doubts.jobs.push(id);
                 return self.check_fast();
             }
             Belief::Lost => {
@@ -383,21 +387,21 @@ impl CacheQueue {
 
     /// Asks the fast volume whether it has lost anything: a flush fails if it has.
     fn check_fast(&mut self) {
-        if !std::mem::replace(&mut self.checks_fast, true) {
+        if !std::mem::replace(&mut self.doubts.is_asking, true) {
             let path = self.shared.fast_path();
             self.ask(Side::Fast, Flight::FastCheck { path }, Operation::Flush);
         }
     }
 
     fn fast_checked(&mut self, path: u64, failure: Option<VolumeErrorKind>) {
-        self.checks_fast = false;
+        self.doubts.is_asking = false;
         let lost = failure.unwrap_or(VolumeErrorKind::Media);
         let used = self.shared.state.lock().handle_fast_checked(path, failure.is_some());
         if !used {
             // Where it had failed already this says nothing new.
             self.shared.fail_fast(lost);
         }
-        for id in core::mem::take(&mut self.doubting) {
+        for id in core::mem::take(&mut self.doubts.jobs) {
             self.judge(id);
         }
     }

@@ -6,7 +6,8 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Server, program, run, run_in_vain, stamped, succeeded};
+use common::{Server, program, run, run_in_vain, stamped, succeeded, until};
+use rustix::process::{Signal, kill_process};
 use tempfile::tempdir;
 
 const SECTORS: u64 = 8192;
@@ -129,4 +130,22 @@ fn the_commands_of_the_howto_work() {
     let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
     assert!(output.status.success(), "{}{log}", String::from_utf8_lossy(&output.stderr));
     assert!(succeeded(output).contains("cache disk detached: "), "{log}");
+}
+
+#[test]
+fn a_cache_that_a_reload_takes_away_is_left_in_order() {
+    let folder = tempdir().unwrap();
+    let (written, config) = (folder.path().join("written"), folder.path().join("config.toml"));
+    let portals = "[[portal]]\nprotocol = \"iscsi\"\nlisten = \"127.0.0.1:0\"\n[[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:0\"\n";
+    let cache = "[[volume]]\nname = \"disk\"\nurl = \"cache=[file:fast.img?size=2M,file:big.img?size=1M]?mode=back&idle=1000s&bypass=0\"\n";
+    let other = "[[volume]]\nname = \"other\"\nurl = \"ram:1M\"\n";
+    std::fs::write(&config, format!("{portals}{cache}{other}")).unwrap();
+    let server = Server::start_configured(folder.path(), &["--config", config.to_str().unwrap()]);
+    run(&["copy", &stamped(&written, 2048, 5), &server.nvme_url("disk"), "--overwrite"]);
+    let (written, big) = (std::fs::read(&written).unwrap(), folder.path().join("big.img"));
+    assert!(std::fs::read(&big).unwrap() != written, "it is written back though nobody was idle");
+    std::fs::write(&config, format!("{portals}{other}")).unwrap();
+    kill_process(server.pid(), Signal::HUP).unwrap();
+    until(|| (std::fs::read(&big).unwrap() == written).then_some(()));
+    server.stop();
 }

@@ -21,6 +21,7 @@ mod catalogue;
 mod config;
 mod core;
 mod driver;
+mod farewells;
 mod fence;
 mod groups;
 mod hub;

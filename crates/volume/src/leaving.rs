@@ -56,7 +56,9 @@ impl Leaving {
                 Err(error) => failed.push(error),
             }
         }
-        left.iter().for_each(|left| left.leave(LeaveMode::Configured));
+        for left in &left {
+            left.leave(LeaveMode::Configured);
+        }
         (Self { left, due: None, hurries: false }, failed)
     }
 
@@ -65,7 +67,9 @@ impl Leaving {
         let (hurry, end) = *self.due.get_or_insert((now + WRITE_BACK, now + PATIENCE));
         if now >= hurry && !self.hurries {
             self.hurries = true;
-            self.left.iter().for_each(|left| left.leave(LeaveMode::Dirty));
+            for left in &self.left {
+                left.leave(LeaveMode::Dirty);
+            }
         }
         let mut nobody = Vec::new();
         self.left.retain_mut(|left| {

@@ -164,7 +164,6 @@ impl World {
                 }
                 self.may_be_dirty = cache.shared.state.lock().superblock.may_be_dirty;
                 self.cache = Some(cache);
-                trace(&format!("open {:?}", self.status()));
                 return Ok(true);
             }
             if self.roll(200) == 0 {
@@ -191,7 +190,6 @@ impl World {
 
     /// A core goes away with what it has under way, and another one comes.
     fn replace_queue(&mut self) -> Checked {
-        trace("replace queue");
         let index = usize::try_from(self.roll(QUEUES as u64)).unwrap();
         let context = self.context();
         let queue = self.cache.as_ref().unwrap().open_queue(&context)?;
@@ -210,7 +208,6 @@ impl World {
     }
 
     fn power_cut(&mut self) {
-        trace("power cut");
         self.end_life();
         self.fast.cut();
         self.capacity.cut();
@@ -221,16 +218,15 @@ impl World {
     fn kill(&mut self) {
         self.end_life();
         let (fast, capacity) = (self.storm(3), self.storm(3));
-        trace(&format!("kill {fast} {capacity}"));
         if fast {
-            self.fast.cut()
+            self.fast.cut();
         } else {
-            self.fast.abandon()
+            self.fast.abandon();
         }
         if capacity {
-            self.capacity.cut()
+            self.capacity.cut();
         } else {
-            self.capacity.abandon()
+            self.capacity.abandon();
         }
         self.model.crashed();
     }
@@ -262,7 +258,6 @@ impl World {
     }
 
     fn submit(&mut self, asked: Asked, operation: Operation) {
-        trace(&format!("ask {} {asked:?}", self.last + 1));
         self.last += 1;
         let tag = Tag(self.last);
         let queue = usize::try_from(self.roll(QUEUES as u64)).unwrap();
@@ -343,9 +338,7 @@ impl World {
 
     fn ended(&mut self, completion: Completion) -> Checked {
         let (_, asked) = self.asked.remove(&completion.tag).ok_or("a completion that nobody waits for")?;
-        trace(&format!("end {:?} {asked:?}", completion.tag));
         let result = completion.outcome();
-        trace(&format!("    {:?}", result.as_ref().err()));
         let may_fail = self.errors || (self.fast_died && self.may_be_dirty);
         if let Err(kind) = &result
             && !(may_fail && matches!(kind, VolumeErrorKind::Media | VolumeErrorKind::Miscompare { .. }))
@@ -403,7 +396,6 @@ impl World {
 
     /// Writes everything back, and sees that the capacity disk has it and that the copies may be believed.
     fn detach(&mut self) -> Checked {
-        trace("detach");
         self.drain()?;
         let how = if self.storm(2) { LeaveMode::Dirty } else { LeaveMode::Clean };
         self.cache.as_ref().unwrap().leave(how);
@@ -465,7 +457,6 @@ impl World {
         let steps = 50 + self.roll(300);
         for step in 0..steps {
             if step == dies {
-                trace("fast dies");
                 self.fast.set_dead(true);
                 self.fast_died = true;
             }
@@ -473,13 +464,11 @@ impl World {
                 self.replace_queue()?;
             }
             if step == loses {
-                trace("capacity loses");
                 self.capacity.lose();
                 self.model.lost();
                 self.errors = true;
             }
             if self.storm(400) {
-                trace("fast loses");
                 self.fast.lose();
                 self.fast_died = true;
             }
@@ -640,11 +629,5 @@ fn what_takes_the_place_of_a_flushed_page_never_gives_way_to_what_was_before() {
             world.drain()
         })();
         outcome.unwrap_or_else(|found| panic!("seed {seed}: {}", found.text()));
-    }
-}
-
-fn trace(text: &str) {
-    if std::env::var("CACHE_TRACE").is_ok() {
-        println!("{text}");
     }
 }
