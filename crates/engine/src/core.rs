@@ -15,19 +15,19 @@ use host::{
 use iscsi::datamover::iser::target_needs;
 use protocol::Instant;
 use roce::endpoint::Incoming;
-use volume::{CoreId, OpenError, QueueContext, VolumeId};
+use volume::{CoreId, QueueContext, VolumeId};
 
 use crate::adapters::{AdapterOwner, AskedPair, NewOwner, Ports, Side};
 use crate::catalogue::coordinator::{self, Coordinator};
 use crate::catalogue::{Catalogue, Generation, ListenerRole, Listening, Portals, ProposalError, Transport};
 use crate::config::EngineConfig;
 use crate::driver::Driver;
-use crate::farewells::Farewells;
 use crate::fence::{Outcome, Owner};
 use crate::groups::Groups;
 use crate::iscsi_target::{AdapterTarget, IscsiTarget, IserTarget, Newcomer, RoceTarget};
 use crate::iwarp_link::{self, IwarpLink};
 use crate::kind_core::KindCore;
+use crate::leaving_volumes::LeavingVolumes;
 use crate::limits::NEWCOMERS;
 use crate::message::{Inbound, Member, Message};
 use crate::nvme_controller::{AdapterController, NvmeController, RdmaController, RoceController};
@@ -43,7 +43,7 @@ struct Shared {
     coordinator: Coordinator,
     /// Cores that have neither connections nor queues any more.
     closed: u16,
-    farewells: Farewells,
+    leaving: LeavingVolumes,
 }
 
 /// How far a core is on its way from serving to its end.
@@ -121,7 +121,7 @@ impl Core {
                 watch,
                 coordinator,
                 closed: 0,
-                farewells: Farewells::default(),
+                leaving: LeavingVolumes::default(),
             }
         });
         let (announced, prepared, stage) = (None, None, Stage::Serving);
@@ -201,7 +201,7 @@ impl Core {
         self.catalogue.refresh();
         if let Some(shared) = &mut self.shared {
             let gone = before.volumes.into_iter().filter(|served| self.catalogue.volume(served.id).is_none());
-            shared.farewells.withdraw(gone);
+            shared.leaving.withdraw(gone);
         }
         let before = std::mem::replace(&mut self.portals, portals);
         self.volumes.commit();
@@ -447,7 +447,7 @@ impl Core {
 
     fn run_shared(&mut self) {
         let Some(shared) = &mut self.shared else { return };
-        let (hub, mut unleft) = (&self.volumes.hub, Vec::new());
+        let hub = &self.volumes.hub;
         shared.watch.check(|news| match news {
             VolumeNews::Size(volume, geometry) => hub.post_all(|| Message::Resized(volume, geometry)),
             VolumeNews::Path { volume, state, why } => {
@@ -458,11 +458,9 @@ impl Core {
             match outcome {
                 coordinator::Outcome::Begin(round) => hub.post_all(|| round.message()),
                 coordinator::Outcome::Observe(event) => {
-                    let (told, failed) = shared.farewells.hear(event, self.volumes.context());
-                    if let Some(event) = told {
+                    if let Some(event) = shared.leaving.hear(event, self.volumes.context()) {
                         self.config.observer.observe(event);
                     }
-                    unleft.extend(failed);
                 }
             }
         }
@@ -475,29 +473,24 @@ impl Core {
                 Outcome::Answer(to, answer) => self.volumes.hub.post_member(to, answer),
             }
         }
-        self.tell_unleft(unleft);
     }
 
     /// No core has a queue any more: what needs it is left in order.
     fn begin_leaving(&mut self, now: Instant) {
         let Some(shared) = &mut self.shared else { return };
         let volumes = self.catalogue.volumes.iter().map(|served| Arc::clone(&served.volume));
-        let failed = shared.farewells.begin_last(volumes, self.volumes.context());
-        self.tell_unleft(failed);
+        shared.leaving.begin_last(volumes, self.volumes.context());
         self.leave(now);
-    }
-
-    fn tell_unleft(&self, failed: Vec<OpenError>) {
-        for error in failed {
-            let event = Event::new(Kind::Io, format!("a volume cannot be left in order: {error}"));
-            self.config.journal.record(event.at(Level::Warn));
-        }
     }
 
     /// Goes on with that; all cores end when it is over.
     fn leave(&mut self, now: Instant) {
         let Some(shared) = &mut self.shared else { return };
-        if shared.farewells.poll(now, |event| self.config.observer.observe(event)) {
+        for error in shared.leaving.take_failed() {
+            let event = Event::new(Kind::Io, format!("a volume cannot be left in order: {error}"));
+            self.config.journal.record(event.at(Level::Warn));
+        }
+        if shared.leaving.poll(now, |event| self.config.observer.observe(event)) {
             self.volumes.hub.post_all(|| Message::Finish);
         }
     }
@@ -658,7 +651,7 @@ impl Service for Core {
     fn poll_timeout(&self) -> Option<Instant> {
         let shared = self.shared.as_ref();
         let groups = shared.and_then(|shared| shared.groups.poll_timeout());
-        let leaving = shared.and_then(|shared| shared.farewells.poll_timeout());
+        let leaving = shared.and_then(|shared| shared.leaving.poll_timeout());
         [groups, leaving, self.volumes.hub.queues().poll_timeout()].into_iter().flatten().min()
     }
 

@@ -112,7 +112,7 @@ impl<J: Job> Opened<J> {
 
     /// Leaves the volumes in order. One that cannot be is as after a crash: nothing is lost by that.
     fn leave(&mut self, output: Result<J::Output, Error>) {
-        let (leaving, _) = Leaving::begin(self.volumes.iter().cloned(), &self.environment.without_pool());
+        let leaving = Leaving::begin(self.volumes.iter().cloned(), &self.environment.without_pool());
         self.ended = Some(Ended { leaving, output });
     }
 

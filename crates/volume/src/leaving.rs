@@ -37,18 +37,15 @@ impl Left {
 /// Volumes that are being left.
 pub struct Leaving {
     left: Vec<Left>,
+    failed: Vec<OpenError>,
     /// When writing back, and when everything has taken too long; known from the first poll on.
     due: Option<(Instant, Instant)>,
     hurries: bool,
 }
 
 impl Leaving {
-    /// Begins to leave those of `volumes` that need it, on the calling core, which `context` describes. Nothing else may use them. One whose queue cannot be opened is
-    /// left as it is, and so comes with the reason.
-    pub fn begin(
-        volumes: impl IntoIterator<Item = Arc<dyn Volume>>,
-        context: &QueueContext,
-    ) -> (Self, Vec<OpenError>) {
+    /// Begins to leave those of `volumes` that need it, on the calling core, which `context` describes. Nothing else may use them.
+    pub fn begin(volumes: impl IntoIterator<Item = Arc<dyn Volume>>, context: &QueueContext) -> Self {
         let (mut left, mut failed) = (Vec::new(), Vec::new());
         for volume in volumes.into_iter().filter(|volume| volume.cache().is_some()) {
             match volume.open_queue(context) {
@@ -59,7 +56,12 @@ impl Leaving {
         for left in &left {
             left.leave(LeaveMode::Configured);
         }
-        (Self { left, due: None, hurries: false }, failed)
+        Self { left, failed, due: None, hurries: false }
+    }
+
+    /// Why a volume could not be left in order: no queue of it could be opened. It is as after a crash.
+    pub fn failed(&self) -> &[OpenError] {
+        &self.failed
     }
 
     /// Goes on; true once it is over. To be polled when the context's waker was woken, and when [`Leaving::poll_timeout`] has come.

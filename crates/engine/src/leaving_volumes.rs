@@ -11,34 +11,32 @@ use crate::catalogue::{ControlEvent, ServedVolume};
 
 /// The volumes that are left, or will be.
 #[derive(Debug, Default)]
-pub(crate) struct Farewells {
+pub(crate) struct LeavingVolumes {
     /// Some core may still have a queue of them.
     withdrawn: Vec<ServedVolume>,
     /// What is told when each has been left.
     leaving: Vec<(Leaving, ControlEvent)>,
     /// All others, when the server ends.
     last: Option<Leaving>,
+    failed: Vec<OpenError>,
 }
 
-impl Farewells {
+impl LeavingVolumes {
     /// These volumes are not served any more.
     pub(crate) fn withdraw(&mut self, volumes: impl Iterator<Item = ServedVolume>) {
         self.withdrawn.extend(volumes.filter(|served| served.volume.cache().is_some()));
     }
 
-    /// What is to be told at once of an event: nothing if a volume has to be left before. Why it could not be, if so.
-    pub(crate) fn hear(
-        &mut self,
-        event: ControlEvent,
-        context: &QueueContext,
-    ) -> (Option<ControlEvent>, Vec<OpenError>) {
-        let ControlEvent::Retired { id, .. } = &event else { return (Some(event), Vec::new()) };
+    /// What is to be told at once of an event: nothing if a volume has to be left before.
+    pub(crate) fn hear(&mut self, event: ControlEvent, context: &QueueContext) -> Option<ControlEvent> {
+        let ControlEvent::Retired { id, .. } = &event else { return Some(event) };
         let Some(index) = self.withdrawn.iter().position(|served| served.id == *id) else {
-            return (Some(event), Vec::new());
+            return Some(event);
         };
-        let (leaving, failed) = Leaving::begin([self.withdrawn.swap_remove(index).volume], context);
+        let leaving = Leaving::begin([self.withdrawn.swap_remove(index).volume], context);
+        self.failed.extend_from_slice(leaving.failed());
         self.leaving.push((leaving, event));
-        (None, failed)
+        None
     }
 
     /// The server ends, and no core has any queue: leaves `volumes`, and what was withdrawn.
@@ -46,11 +44,16 @@ impl Farewells {
         &mut self,
         volumes: impl Iterator<Item = Arc<dyn Volume>>,
         context: &QueueContext,
-    ) -> Vec<OpenError> {
+    ) {
         let withdrawn = self.withdrawn.drain(..).map(|served| served.volume);
-        let (leaving, failed) = Leaving::begin(volumes.chain(withdrawn), context);
+        let leaving = Leaving::begin(volumes.chain(withdrawn), context);
+        self.failed.extend_from_slice(leaving.failed());
         self.last = Some(leaving);
-        failed
+    }
+
+    /// Why volumes could not be left in order, since this was asked last.
+    pub(crate) fn take_failed(&mut self) -> Vec<OpenError> {
+        std::mem::take(&mut self.failed)
     }
 
     /// Goes on, and tells what is over. True if that is everything, and the server ends.
