@@ -145,6 +145,8 @@ pub(crate) struct State {
     writing_back: HashMap<SlotId, PageSet>,
     queues: Vec<QueueEntry>,
     last_queue: u64,
+    /// A failed flush that no queue is left to tell of.
+    untold_left: Option<VolumeErrorKind>,
     /// Writes of all kinds that the capacity volume has completed, and how many of those a flush has covered.
     pub(crate) capacity_done: u64,
     pub(crate) capacity_flushed: u64,
@@ -190,10 +192,11 @@ impl State {
             writing_back: HashMap::new(),
             queues: Vec::new(),
             last_queue: 0,
+            untold_left: None,
             // Nobody knows what was written before.
             capacity_done: 1,
             capacity_flushed: 0,
-            asked_done: 0,
+            asked_done: 1,
             flush_failures: 0,
             superseded: None,
             failed: None,
@@ -213,12 +216,22 @@ impl State {
     /// One more queue.
     pub(crate) fn add_queue(&mut self, waker: Waker) -> u64 {
         self.last_queue += 1;
-        self.queues.push(QueueEntry { id: self.last_queue, waker, grants: Vec::new(), untold: None });
+        let untold = self.untold_left.take();
+        self.queues.push(QueueEntry { id: self.last_queue, waker, grants: Vec::new(), untold });
         self.last_queue
     }
 
+    /// A queue is gone. What it has not told of is told by all others, some of which may have come since, or else by the next one.
     pub(crate) fn remove_queue(&mut self, id: u64) {
+        let untold = self.take_untold(id);
         self.queues.retain(|queue| queue.id != id);
+        let Some(kind) = untold else { return };
+        if self.queues.is_empty() {
+            self.untold_left = Some(kind);
+        }
+        for queue in &mut self.queues {
+            queue.untold.get_or_insert(kind);
+        }
     }
 
     /// Wakes all queues: something has ended that any of them may wait for.
