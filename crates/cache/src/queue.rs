@@ -95,6 +95,8 @@ pub(crate) struct CacheQueue {
     outstanding: usize,
     now: Instant,
     due: Option<Instant>,
+    wanted: Vec<usize>,
+    ended: Vec<Completion>,
     /// One of the volumes was asked for something since it was polled.
     asked: bool,
 }
@@ -137,6 +139,8 @@ impl CacheQueue {
             outstanding: 0,
             now: Instant::ZERO,
             due: None,
+            wanted: Vec::new(),
+            ended: Vec::new(),
             asked: false,
         })
     }
@@ -263,6 +267,16 @@ impl CacheQueue {
     }
 
     // To the volumes and back.
+
+    /// Sends a job's only piece on its way: most reads and writes are one, and take no memory for a list.
+    fn issue_one(&mut self, id: JobId, mut job: Job, pieces: Vec<Piece>, operation: Operation) {
+        let side = pieces.first().map_or(Side::Capacity, |piece| piece.side);
+        job.left = 1;
+        job.pieces = pieces;
+        job.flush_failures = self.shared.state.lock().flush_failures;
+        self.jobs.insert(id, job);
+        self.ask(side, Flight::Piece { job: id, piece: 0 }, operation);
+    }
 
     /// Sends pieces on their way.
     fn issue(&mut self, id: JobId, mut job: Job, pieces: Vec<Piece>, operations: Vec<Operation>) {
@@ -492,6 +506,12 @@ impl CacheQueue {
                 return self.end(job, Err(Failure { kind, memory }));
             }
         };
+        if let ([piece], Work::Read { into, .. }) = (pieces.as_slice(), &mut job.work)
+            && let Some(into) = into.take()
+        {
+            let operation = Operation::Read { extent: piece.extent, into };
+            return self.issue_one(id, job, pieces, operation);
+        }
         if let Some(buffers) = self.memory_for(&mut job, &pieces) {
             let read = |(piece, into): (&Piece, Buf)| Operation::Read { extent: piece.extent, into };
             let operations = pieces.iter().zip(buffers).map(read).collect();
@@ -1291,9 +1311,10 @@ impl CacheQueue {
     // Polling.
 
     fn poll_children(&mut self) {
-        let (mut wanted, mut ended) = (Vec::new(), Vec::new());
+        // Kept, so that a poll takes no memory.
+        let (mut wanted, mut ended) = (core::mem::take(&mut self.wanted), core::mem::take(&mut self.ended));
         self.polls.take(self.now, &mut wanted);
-        for index in wanted {
+        for index in wanted.drain(..) {
             let (child, side) = match index {
                 FAST => (&mut self.fast, Side::Fast),
                 _ => (&mut self.capacity, Side::Capacity),
@@ -1304,6 +1325,7 @@ impl CacheQueue {
             self.polls.handle_polled(index, polled);
             ended.drain(..).for_each(|completion| self.landed(side, completion));
         }
+        (self.wanted, self.ended) = (wanted, ended);
     }
 
     fn take_grants(&mut self) {
