@@ -137,7 +137,7 @@ fn a_cache_that_a_reload_takes_away_is_left_in_order() {
     let folder = tempdir().unwrap();
     let (written, config) = (folder.path().join("written"), folder.path().join("config.toml"));
     let portals = "[[portal]]\nprotocol = \"iscsi\"\nlisten = \"127.0.0.1:0\"\n[[portal]]\nprotocol = \"nvme\"\nlisten = \"127.0.0.1:0\"\n";
-    let cache = "[[volume]]\nname = \"disk\"\nurl = \"cache=[file:fast.img?size=2M,file:big.img?size=1M]?mode=back&idle=1000s&bypass=0\"\n";
+    let cache = "[[volume]]\nname = \"disk\"\nurl = \"cache=[file:fast.img?size=8M,file:big.img?size=1M]?mode=back&idle=1000s&bypass=0\"\n";
     let other = "[[volume]]\nname = \"other\"\nurl = \"ram:1M\"\n";
     std::fs::write(&config, format!("{portals}{cache}{other}")).unwrap();
     let server = Server::start_configured(folder.path(), &["--config", config.to_str().unwrap()]);
