@@ -13,6 +13,13 @@ use tempfile::tempdir;
 const SECTORS: u64 = 8192;
 const HOWTO: &str = include_str!("../../../docs/howto/cache.md");
 
+/// Serves, with what the server tells in a file beside its log.
+fn start(folder: &Path, arguments: &[&str]) -> Server {
+    let mut launcher = Command::new("sh");
+    launcher.args(["-c", "exec \"$0\" \"$@\" > server.out", program()]);
+    Server::start_by(launcher, folder, arguments)
+}
+
 /// What a server has told, and logged.
 fn said(folder: &Path) -> String {
     let read = |name| std::fs::read_to_string(folder.join(name)).unwrap();
@@ -25,10 +32,10 @@ fn what_was_flushed_to_a_cache_survives_kills_in_both_modes() {
     let (written, read) = (folder.path().join("written"), folder.path().join("read"));
     for (round, mode) in [(1, "through"), (2, "back"), (3, "back"), (4, "through"), (5, "back")] {
         let disk = format!("disk=cache=[file:fast.img?size=2M,file:big.img?size=8M]?mode={mode}&bypass=0");
-        let server = Server::start(folder.path(), &[&disk]);
+        let server = start(folder.path(), &[&disk]);
         run(&["copy", &stamped(&written, SECTORS, round), &server.nvme_url("disk"), "--overwrite"]);
         server.kill();
-        let server = Server::start(folder.path(), &[&disk]);
+        let server = start(folder.path(), &[&disk]);
         run(&["copy", &server.iscsi_url("disk"), &format!("file:{}", read.display()), "--overwrite"]);
         server.stop();
         let said = said(folder.path());
@@ -47,14 +54,14 @@ fn a_server_that_was_stopped_begins_warm_and_its_capacity_volume_has_everything(
         let disk = format!(
             "disk=cache=[file:{fast}?size=8M,stats+file:{big}?size=4M]?mode={mode}&bypass=0&admit=always&idle=1000s"
         );
-        let server = Server::start(folder.path(), &[&disk, "--cores", "2"]);
+        let server = start(folder.path(), &[&disk, "--cores", "2"]);
         run(&["copy", &stamped(&written, SECTORS, 7), &server.nvme_url("disk"), "--overwrite"]);
         server.stop();
         let stopped = said(folder.path());
         assert!(stopped.contains("cache disk detached: ") && stopped.contains(" 0 bytes dirty"), "{stopped}");
         let capacity = std::fs::read(folder.path().join(&big)).unwrap();
         assert!(capacity == std::fs::read(&written).unwrap(), "{mode}: not all was written back");
-        let server = Server::start(folder.path(), &[&disk, "--cores", "2"]);
+        let server = start(folder.path(), &[&disk, "--cores", "2"]);
         run(&["copy", &server.nvme_url("disk"), &format!("file:{}", read.display()), "--overwrite"]);
         server.stop();
         let warm = said(folder.path());
@@ -89,7 +96,7 @@ fn a_fast_volume_that_fails_is_told_once_and_nothing_is_lost() {
     let (written, read) = (folder.path().join("written"), folder.path().join("read"));
     // The superblocks and the map are well, and no line is.
     let disk = "disk=cache=[fail=1/1,blocks=1000-4095+ram:2M,file:big.img?size=8M]?admit=always&bypass=0";
-    let server = Server::start(folder.path(), &[disk]);
+    let server = start(folder.path(), &[disk]);
     run(&["copy", &stamped(&written, SECTORS, 9), &server.nvme_url("disk"), "--overwrite"]);
     run(&["copy", &server.iscsi_url("disk"), &format!("file:{}", read.display()), "--overwrite"]);
     server.stop();

@@ -58,7 +58,7 @@ impl Server {
             .args(arguments)
             .current_dir(folder)
             .stdin(Stdio::null())
-            .stdout(File::create(folder.join("server.out")).unwrap())
+            .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
