@@ -5,6 +5,9 @@
 //! | standard | module |
 //! |---|---|
 //! | RFC 4506 (XDR) | [`xdr`] |
+//! | RFC 5531 §9 (messages), §8.2, §10.1, appendix A (credentials) | [`message`] |
+//! | RFC 5531 §11 (record marking) | [`record`] |
+//! | what a peer may do wrong | [`violation`] |
 //!
 //! Architecture invariant: no socket, clock, thread or random source; nothing here knows a program that is called.
 #![no_std]
@@ -12,4 +15,8 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 extern crate alloc;
 
+pub mod limits;
+pub mod message;
+pub mod record;
+pub mod violation;
 pub mod xdr;
