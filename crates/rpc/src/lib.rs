@@ -15,8 +15,17 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]
 extern crate alloc;
 
+mod call;
+mod channel;
+mod intake;
 pub mod limits;
 pub mod message;
 pub mod record;
+pub mod tcp;
+mod upper;
 pub mod violation;
 pub mod xdr;
+
+pub use call::{Call, Credential, Memory};
+pub use channel::{CallError, Channel, Config, ReceivedReply, UnansweredCall};
+pub use upper::{Body, CallId, NoBody, UpperLayer};

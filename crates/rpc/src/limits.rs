@@ -38,5 +38,8 @@ pub const SPARE_STREAM: usize = 4 << 10;
 /// How long a peer may leave what is sent to it unread before the connection is closed: as long as a network may be interrupted.
 pub const SEND_TIME: Duration = Duration::from_secs(60);
 
+/// How long a peer may take to send a payload, once there is memory for it, before the connection is closed: others may wait for that memory.
+pub const PAYLOAD_TIME: Duration = Duration::from_secs(60);
+
 /// How long a call may be without a reply before its connection is closed, unless an upper protocol says otherwise: as long as Linux' client waits over TCP.
 pub const CALL_TIME: Duration = Duration::from_secs(60);

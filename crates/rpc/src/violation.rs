@@ -22,7 +22,7 @@ pub enum Violation {
     CredentialLength,
     /// A verifier that is longer than 400 bytes (RFC 5531 §8.2).
     VerifierLength,
-    /// A credential of AUTH_SYS that is no authsys_parms (RFC 5531 appendix A), or one of AUTH_NONE with a body (§10.1).
+    /// A credential of AUTH_SYS that is no authsys_parms (RFC 5531 appendix A).
     Credential,
     /// Bytes behind opaque data in a header that are not zeros (RFC 4506 §3).
     HeaderPadding,
@@ -67,6 +67,11 @@ impl Violation {
             Self::Arguments => Answer::Reply(ReplyStatus::Accepted(AcceptStat::GarbageArguments)),
             Self::DuplicateCall | Self::UnknownReply => Answer::Drop,
         }
+    }
+
+    /// What its caller hears, if it hears anything.
+    pub const fn status(self) -> Option<ReplyStatus> {
+        if let Answer::Reply(status) = self.answer() { Some(status) } else { None }
     }
 
     /// In words.

@@ -1,6 +1,5 @@
 //! Credentials and verifiers (RFC 5531 §8.2, §10.1, appendix A).
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::limits::{AUTH_BODY, GIDS, MACHINE_NAME};
@@ -115,10 +114,9 @@ impl AuthSysToSend {
         while !machine_name.is_char_boundary(end) {
             end = end.saturating_sub(1);
         }
-        let name: String = machine_name.get(..end).unwrap_or_default().into();
         let mut writer = Writer::new();
         writer.u32(0);
-        writer.opaque(name.as_bytes());
+        writer.opaque(machine_name.get(..end).unwrap_or_default().as_bytes());
         writer.u32(uid);
         writer.u32(gid);
         writer.array(gids.get(..gids.len().min(GIDS)).unwrap_or_default());

@@ -1,13 +1,12 @@
 //! Calls (RFC 5531 §9), and what every message begins with.
 
-use super::auth::OpaqueAuth;
+use super::auth::{AuthSys, OpaqueAuth};
+use super::reply::{AuthStat, REPLY, ReplyStatus};
 use crate::violation::{RPC_VERSION, Violation};
 use crate::xdr::{Encode, Error, Reader, Writer};
 
 /// The message type of a call (RFC 5531 §9, msg_type).
 const CALL: u32 = 0;
-/// The message type of a reply.
-pub(super) const REPLY: u32 = 1;
 
 /// What every message begins with: its number and its kind. A call's version of RPC belongs to it, as nothing behind has a meaning in another version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +105,16 @@ impl<'a> CallHeader<'a> {
             Err(error) => return violation(error, Violation::VerifierLength).map(Err),
         };
         Ok(Ok(Self { xid, procedure, credential, verifier }))
+    }
+
+    /// The credential of AUTH_SYS, if it is one.
+    ///
+    /// # Errors
+    /// What its caller hears where it is malformed.
+    pub fn auth_sys(&self) -> Result<Option<AuthSys<'a>>, ReplyStatus> {
+        let malformed =
+            |violation: Violation| violation.status().unwrap_or(ReplyStatus::auth_error(AuthStat::BADCRED));
+        self.credential.sys().map_err(malformed)
     }
 
     /// Writes a call's header whole, opening included. The arguments follow.

@@ -12,3 +12,5 @@ pub use auth::{AuthSys, AuthSysToSend, Flavor, Gids, OpaqueAuth};
 pub use call::{CallHeader, Opening, OpeningError, Procedure};
 pub use reply::{AcceptStat, AuthStat, RejectStat, ReplyHeader, ReplyStatus, VersionRange};
 pub use services::{Service, dispatch};
+
+pub(crate) use reply::write_reply;

@@ -153,10 +153,13 @@ impl<'a> ReplyHeader<'a> {
     }
 }
 
+/// The message type of a reply (RFC 5531 §9, msg_type).
+pub(super) const REPLY: u32 = 1;
+
 /// Writes the header of the reply to call `xid`: message type, status and a verifier of AUTH_NONE. The results follow.
 pub(crate) fn write_reply(writer: &mut Writer, xid: u32, status: ReplyStatus) {
     writer.u32(xid);
-    writer.u32(super::call::REPLY);
+    writer.u32(REPLY);
     match status {
         ReplyStatus::Accepted(accepted) => {
             writer.u32(0);

@@ -85,6 +85,18 @@ impl Stream {
         list
     }
 
+    /// Bytes that it holds in memory of no pool.
+    pub(crate) fn unpooled(&self) -> usize {
+        let payloads: usize = self.payloads.iter().map(|payload| payload.data.unpooled()).sum();
+        self.capacity().saturating_add(payloads)
+    }
+
+    /// Bytes of its tables.
+    pub(crate) fn capacity(&self) -> usize {
+        let payloads = self.payloads.capacity().saturating_mul(size_of::<Payload>());
+        self.bytes.capacity().saturating_add(payloads)
+    }
+
     /// Lets go of everything and keeps the tables, so that writing the next stream into them allocates nothing.
     pub fn clear(&mut self) {
         self.truncate(0, 0);
