@@ -6,7 +6,7 @@ use buf::Buf;
 use smallvec::SmallVec;
 
 use crate::message::{AuthSysToSend, OpaqueAuth, Procedure};
-use crate::xdr::Stream;
+use crate::xdr::{Stream, padding};
 
 /// Who calls.
 #[derive(Debug, Clone, Default)]
@@ -62,6 +62,12 @@ impl Memory {
     /// Adds all of another's at the end.
     pub(crate) fn append(&mut self, more: Self) {
         self.0.extend(more.0);
+    }
+
+    /// Bytes that payloads take which fill it, with their padding.
+    pub(crate) fn bytes(&self) -> usize {
+        let padded = self.0.iter().map(|memory| memory.len().saturating_add(padding(memory.len())));
+        padded.fold(0, usize::saturating_add)
     }
 
     /// How many payloads there may be.

@@ -334,14 +334,20 @@ impl<R> Channel<R> {
         self.find(xid)
     }
 
-    /// True while calls wait to be sent.
-    pub(crate) fn has_calls(&self) -> bool {
-        !self.calls.is_empty()
+    /// The next call to send, which stays the next.
+    pub(crate) fn peek_call(&mut self) -> Option<&mut SentCall<R>> {
+        let xid = *self.calls.front()?;
+        self.find(xid)
     }
 
-    /// True while replies wait to be sent.
-    pub(crate) fn has_replies(&self) -> bool {
-        !self.replies.is_empty()
+    /// The next call is being sent.
+    pub(crate) fn drop_call(&mut self) {
+        self.calls.pop_front();
+    }
+
+    /// True while a call of the peer is without a reply that was sent.
+    pub(crate) fn knows(&self, xid: u32) -> bool {
+        self.received.contains(&xid) || self.replies.iter().any(|reply| reply.xid == xid)
     }
 
     /// A call without a reply.

@@ -93,11 +93,6 @@ impl<A: Body> Intake<A> {
         self.arrival.held()
     }
 
-    /// The call whose results come.
-    pub(crate) fn results_of(&self) -> Option<u32> {
-        if let Part::Results { xid } = self.part { Some(xid) } else { None }
-    }
-
     /// Takes the next bytes of the message.
     pub(crate) fn handle_bytes<U: UpperLayer<Arguments = A>>(
         &mut self,
@@ -224,6 +219,22 @@ impl<A: Body> Intake<A> {
             self.deliver(context, whole);
         }
         is_whole
+    }
+
+    /// Copies as much of the payload as is in `bytes`, once it has memory: how many bytes it took.
+    pub(crate) fn copy<U: UpperLayer<Arguments = A>>(
+        &mut self,
+        context: &mut Context<'_, U>,
+        bytes: &[u8],
+    ) -> usize {
+        let Some(mut placement) = self.lend(bytes.len()) else { return 0 };
+        let (start, count) = (placement.start, placement.len);
+        let room = placement.buf.get_mut(start..start.saturating_add(count));
+        if let (Some(room), Some(bytes)) = (room, bytes.get(..count)) {
+            room.copy_from_slice(bytes);
+        }
+        self.take_back(context, placement);
+        count
     }
 
     /// The payload that is wanted came otherwise, in pieces that are given to [`deliver`](Self::deliver).

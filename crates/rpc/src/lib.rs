@@ -7,6 +7,7 @@
 //! | RFC 4506 (XDR) | [`xdr`] |
 //! | RFC 5531 §9 (messages), §8.2, §10.1, appendix A (credentials) | [`message`] |
 //! | RFC 5531 §11 (record marking) | [`record`] |
+//! | RFC 8166, 8167, 8797 (RPC-over-RDMA) | [`rdma`] |
 //! | what a peer may do wrong | [`violation`] |
 //!
 //! Architecture invariant: no socket, clock, thread or random source; nothing here knows a program that is called.
@@ -20,6 +21,7 @@ mod channel;
 mod intake;
 pub mod limits;
 pub mod message;
+pub mod rdma;
 pub mod record;
 pub mod tcp;
 mod upper;
@@ -28,4 +30,4 @@ pub mod xdr;
 
 pub use call::{Call, Credential, Memory};
 pub use channel::{CallError, Channel, Config, ReceivedReply, UnansweredCall};
-pub use upper::{Body, CallId, NoBody, UpperLayer};
+pub use upper::{Body, CallId, NoBody, Parts, UpperLayer};

@@ -43,3 +43,18 @@ pub const PAYLOAD_TIME: Duration = Duration::from_secs(60);
 
 /// How long a call may be without a reply before its connection is closed, unless an upper protocol says otherwise: as long as Linux' client waits over TCP.
 pub const CALL_TIME: Duration = Duration::from_secs(60);
+
+/// Bytes of an RPC-over-RDMA message that every peer receives (RFC 8166 §3.3.2), and no more unless it says so while the connection is set up (RFC 8797).
+pub const INLINE: usize = 1024;
+
+/// Bytes of a message that is received here: arguments and results of most operations fit, and a receive is a page.
+pub const RDMA_RECEIVE: usize = 4096;
+
+/// Chunks in a list, at most: as many operations with a payload as a call may have. Clients name one.
+pub const CHUNKS: usize = 16;
+
+/// Segments of a chunk, at most: what Linux' client registers in pieces of 64 KiB for 1 MiB.
+pub const SEGMENTS: usize = 16;
+
+/// Bytes of the header of a reply as its caller has to expect it: with a verifier of any length (RFC 5531 §9).
+pub const REPLY_HEADER: usize = 24 + AUTH_BODY;

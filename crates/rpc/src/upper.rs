@@ -134,3 +134,12 @@ pub trait UpperLayer {
         true
     }
 }
+
+/// What stands on a connection, and what it says.
+#[derive(Debug)]
+pub struct Parts<'a, U: UpperLayer> {
+    /// The upper layer.
+    pub upper: &'a mut U,
+    /// Its channel.
+    pub channel: &'a mut Channel<U::Results>,
+}

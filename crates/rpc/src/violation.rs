@@ -30,6 +30,8 @@ pub enum Violation {
     Arguments,
     /// A call with the number of one that is not answered yet (RFC 5531 §9: the number is used to see what was sent twice).
     DuplicateCall,
+    /// A call beyond the credits that were granted (RFC 8166 §3.3.1).
+    Credits,
     /// A reply to no call (RFC 5531 §9: the number is used to match them).
     UnknownReply,
 }
@@ -53,7 +55,8 @@ impl Violation {
             | Self::HeaderTruncated
             | Self::MessageType
             | Self::ReplyStatus
-            | Self::HeaderPadding => Answer::Close,
+            | Self::HeaderPadding
+            | Self::Credits => Answer::Close,
             Self::RpcVersion => {
                 let range = VersionRange { low: RPC_VERSION, high: RPC_VERSION };
                 Answer::Reply(ReplyStatus::Denied(RejectStat::RpcMismatch(range)))
@@ -88,6 +91,7 @@ impl Violation {
             Self::HeaderPadding => "RPC: a header padded with other bytes than zeros",
             Self::Arguments => "RPC: arguments that are not those of the procedure",
             Self::DuplicateCall => "RPC: a call with the number of one that is not answered yet",
+            Self::Credits => "RPC: a call beyond the credits that were granted",
             Self::UnknownReply => "RPC: a reply to no call",
         }
     }

@@ -8,7 +8,7 @@ use crate::intake::{Context, Intake, Named, Taken, Want};
 use crate::limits::PAYLOAD_TIME;
 use crate::message::{CallHeader, OpaqueAuth, write_reply};
 use crate::record::{Fragment, HEADER, Records};
-use crate::upper::UpperLayer;
+use crate::upper::{Parts, UpperLayer};
 use crate::xdr::{Error, Piece, Stream, Writer};
 
 /// An upper layer over a byte stream.
@@ -160,15 +160,6 @@ impl<U: UpperLayer> TcpConnection<U> {
         Self::put(send, &self.header, &call.arguments);
         true
     }
-}
-
-/// What stands on a connection, and what it says.
-#[derive(Debug)]
-pub struct Parts<'a, U: UpperLayer> {
-    /// The upper layer.
-    pub upper: &'a mut U,
-    /// Its channel.
-    pub channel: &'a mut Channel<U::Results>,
 }
 
 impl<U: UpperLayer> Connection for TcpConnection<U> {
