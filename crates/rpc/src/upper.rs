@@ -19,13 +19,10 @@
 use buf::Buf;
 use protocol::Instant;
 
+use crate::call::CallId;
 use crate::channel::{Channel, ReceivedReply};
 use crate::message::{AcceptStat, CallHeader, ReplyStatus};
 use crate::xdr::{Decoder, Error, Reader, Step};
-
-/// Names a call of the peer until it is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(pub(crate) u32);
 
 /// Arguments or results on their way in.
 pub trait Body: Decoder {

@@ -16,7 +16,7 @@ use verbs::{
 use super::header::{Body, Header};
 use super::private_data::PrivateMessage;
 use super::requester::{Begun, Received, Requester, kind_of};
-use super::responder::Responder;
+use super::responder::{Responder, refuse_header};
 use super::send_memory::SendMemory;
 use super::sending::{Sending, Terms};
 use super::work_queue::{Completed, Work, WorkQueue};
@@ -289,7 +289,7 @@ impl<U: UpperLayer, Q: ManagedQueuePair> RdmaConnection<U, Q> {
         let mut context = Context { now, upper: &mut self.upper, channel: &mut self.channel };
         let free = match header {
             Err(error) => {
-                self.responder.refuse_header(error, &mut self.sending);
+                refuse_header(error, &mut self.sending);
                 Some(receive)
             }
             Ok(header) if is_call => {

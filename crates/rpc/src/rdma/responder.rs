@@ -126,16 +126,6 @@ impl<A: Body> Responder<A> {
         self.free.pop()
     }
 
-    /// A message that is no header is answered, if it can be.
-    pub(super) fn refuse_header(&mut self, error: HeaderError, sending: &mut Sending) {
-        let (xid, error) = match error {
-            HeaderError::Short => return,
-            HeaderError::Version(xid) => (xid, RdmaError::Version { low: VERSION, high: VERSION }),
-            HeaderError::Malformed(xid) => (xid, RdmaError::Chunk),
-        };
-        send_error(xid, error, sending);
-    }
-
     /// A call has come in a receive. Gives the receive back unless it is kept.
     pub(super) fn begin<U: UpperLayer<Arguments = A>>(
         &mut self,
@@ -537,4 +527,14 @@ fn encoded(header: &Header) -> Vec<u8> {
 fn send_error(xid: u32, error: RdmaError, sending: &mut Sending) {
     let credits = sending.terms.granted;
     sending.message(&encoded(&Header { xid, credits, body: RdmaBody::Error(error) }));
+}
+
+/// A message that is no header is answered, if it can be.
+pub(super) fn refuse_header(error: HeaderError, sending: &mut Sending) {
+    let (xid, error) = match error {
+        HeaderError::Short => return,
+        HeaderError::Version(xid) => (xid, RdmaError::Version { low: VERSION, high: VERSION }),
+        HeaderError::Malformed(xid) => (xid, RdmaError::Chunk),
+    };
+    send_error(xid, error, sending);
 }
