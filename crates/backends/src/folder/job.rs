@@ -88,7 +88,12 @@ impl Job {
                     Err(kind) => (Err(kind.into()), None),
                 }
             }
-            other => (carry_out(&shared, &caller, other).map_err(Failure::from), None),
+            other => {
+                // What handles need is durable before anybody has them.
+                let outcome = carry_out(&shared, &caller, other);
+                let settled = shared.settle();
+                (outcome.and_then(|outcome| settled.map(|()| outcome)).map_err(Failure::from), None)
+            }
         };
         ended.put(Ended { completion: Completion { tag, result }, learned });
     }

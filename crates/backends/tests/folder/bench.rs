@@ -16,16 +16,18 @@ use host::VolumeState;
 use protocol::{Instant, SeededEntropy};
 use reactor::SystemTree;
 
-/// Serves a folder, with what was kept of it.
+use crate::poor_tree::PoorTree;
+
+/// Serves a folder, with what was kept of it, as whoever runs the tests may: as root by the kernel's handles, otherwise by the table of places.
 pub(crate) fn serve(path: &Path, state: &VolumeState, seed: u64) -> Result<Folder, filesystem::OpenError> {
     let tree = Arc::new(SystemTree::open(path).unwrap());
     Folder::open(tree, FolderMode::ReadWrite, state, &mut SeededEntropy::new(seed))
 }
 
-/// Whether this machine lets tests open objects by handle. Those that need it pass over without.
-pub(crate) fn may_serve() -> bool {
-    let folder = tempfile::tempdir().unwrap();
-    serve(folder.path(), &VolumeState::ephemeral(), 1).is_ok()
+/// Serves a folder as a server that is not root.
+pub(crate) fn serve_as_user(path: &Path, state: &VolumeState, seed: u64) -> Folder {
+    let tree = Arc::new(PoorTree::new(SystemTree::open(path).unwrap(), false));
+    Folder::open(tree, FolderMode::ReadWrite, state, &mut SeededEntropy::new(seed)).unwrap()
 }
 
 struct Bell(Thread, AtomicBool);
@@ -115,6 +117,11 @@ impl Bench {
             Outcome::Data { data, .. } => Ok(data.into_one().to_vec()),
             other => panic!("{other:?}"),
         }
+    }
+
+    pub(crate) fn rename(&mut self, directory: FileHandle, from: &str, to: &str) -> Answer<()> {
+        let (from, to) = (name(from), name(to));
+        self.run(Operation::Rename { from_directory: directory, from, to_directory: directory, to }).map(drop)
     }
 
     pub(crate) fn remove(&mut self, directory: FileHandle, text: &str) -> Answer<()> {

@@ -5,3 +5,5 @@ mod bench;
 mod content;
 mod contract;
 mod escapes;
+mod losses;
+mod poor_tree;
