@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod bench;
+mod bridge;
 mod content;
 mod contract;
 mod escapes;
