@@ -42,8 +42,11 @@ impl Wake for Bell {
 pub(crate) struct Bench {
     pub(crate) root: FileHandle,
     pub(crate) system: Arc<dyn FileSystem>,
+    /// In whose name requests are made.
+    pub(crate) caller: Credentials,
     queue: Box<dyn FileSystemQueue>,
-    begun: std::time::Instant,
+    /// The clock.
+    pub(crate) now: Instant,
 }
 
 pub(crate) type Answer<R> = Result<R, FileErrorKind>;
@@ -57,7 +60,7 @@ impl Bench {
         let bell = Arc::new(Bell(std::thread::current(), AtomicBool::new(false)));
         let system: Arc<dyn FileSystem> = Arc::new(folder);
         let queue = system.open_queue(&QueueContext::without_pool(CoreId(0), Waker::from(bell))).unwrap();
-        Self { root: system.root(), system, queue, begun: std::time::Instant::now() }
+        Self { root: system.root(), system, caller: Credentials::of(0, 0), queue, now: Instant::ZERO }
     }
 
     pub(crate) fn serving(path: &Path) -> Self {
@@ -65,8 +68,8 @@ impl Bench {
     }
 
     pub(crate) fn run(&mut self, operation: Operation) -> Answer<Outcome> {
-        let now = Instant::ZERO + self.begun.elapsed();
-        let request = Request { tag: Tag(1), credentials: Arc::new(Credentials::of(0, 0)), operation };
+        let now = self.now;
+        let request = Request { tag: Tag(1), credentials: Arc::new(self.caller.clone()), operation };
         self.queue.submit(now, request).unwrap();
         let mut done = Vec::new();
         loop {

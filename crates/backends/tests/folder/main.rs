@@ -5,6 +5,7 @@ mod bench;
 mod bridge;
 mod content;
 mod contract;
+mod cores;
 mod escapes;
 mod losses;
 mod poor_tree;

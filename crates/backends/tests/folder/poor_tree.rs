@@ -22,13 +22,15 @@ pub(crate) struct PoorTree {
     pub(crate) inner: SystemTree,
     /// Whether kernel handles may be opened, and others acted for.
     pub(crate) is_root: bool,
+    /// Reads and writes that were done on threads.
+    pub(crate) blocking: AtomicU32,
     /// Flushes that will fail.
     pub(crate) failing_flushes: AtomicU32,
 }
 
 impl PoorTree {
     pub(crate) fn new(inner: SystemTree, is_root: bool) -> Self {
-        Self { inner, is_root, failing_flushes: AtomicU32::new(0) }
+        Self { inner, is_root, blocking: AtomicU32::new(0), failing_flushes: AtomicU32::new(0) }
     }
 }
 
@@ -67,8 +69,6 @@ impl Tree for PoorTree {
         fn set_owner(&self, node: &OwnedFd, uid: Option<u32>, gid: Option<u32>) -> Result<(), IoError>;
         fn set_times(&self, node: &OwnedFd, access: NewTime, modify: NewTime) -> Result<(), IoError>;
         fn set_size(&self, data: &OwnedFd, size: u64) -> Result<(), IoError>;
-        fn read(&self, data: &OwnedFd, offset: u64, into: &mut [u8]) -> Result<usize, IoError>;
-        fn write(&self, data: &OwnedFd, offset: u64, from: &BufList, sync: WriteSync) -> Result<(), IoError>;
         fn seek_data(&self, data: &OwnedFd, offset: u64) -> Result<u64, IoError>;
         fn seek_hole(&self, data: &OwnedFd, offset: u64) -> Result<u64, IoError>;
         fn change_range(&self, data: &OwnedFd, offset: u64, count: u64, change: RangeChange) -> Result<(), IoError>;
@@ -84,6 +84,16 @@ impl Tree for PoorTree {
 
     fn open_kernel_handle(&self, handle: &KernelHandle) -> Result<OwnedFd, IoError> {
         if self.is_root { self.inner.open_kernel_handle(handle) } else { Err(NOT_PERMITTED) }
+    }
+
+    fn read(&self, data: &OwnedFd, offset: u64, into: &mut [u8]) -> Result<usize, IoError> {
+        self.blocking.fetch_add(1, Ordering::SeqCst);
+        self.inner.read(data, offset, into)
+    }
+
+    fn write(&self, data: &OwnedFd, offset: u64, from: &BufList, sync: WriteSync) -> Result<(), IoError> {
+        self.blocking.fetch_add(1, Ordering::SeqCst);
+        self.inner.write(data, offset, from, sync)
     }
 
     fn sync_data(&self, open: &OwnedFd) -> Result<(), IoError> {
