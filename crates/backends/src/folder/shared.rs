@@ -41,6 +41,13 @@ pub(super) struct Data {
     pub(super) flushes: Option<Arc<Flushes>>,
 }
 
+impl Data {
+    /// True if the kernel tells either a write or a flush of a failure to write back, not both.
+    pub(super) fn flushes_share(&self) -> bool {
+        self.flushes.as_ref().is_some_and(|flushes| Arc::ptr_eq(&flushes.descriptor, &self.descriptor))
+    }
+}
+
 /// What a client has opened.
 #[derive(Debug, Clone)]
 pub(super) struct Opened {
@@ -206,7 +213,8 @@ impl Shared {
     /// An object that is open, as whatever, and where it was found.
     pub(super) fn node(&self, descriptor: OwnedFd, found: Option<Found<'_>>) -> Result<Node, FileErrorKind> {
         let stat = self.tree.stat(&descriptor).map_err(kind_of)?;
-        if stat.device != self.root_stat.device {
+        // A subvolume is another file system without being mounted. (A file may have another device where layers are laid over each other.)
+        if stat.kind == NodeKind::Directory && stat.device != self.root_stat.device {
             return Err(FileErrorKind::Access);
         }
         let handle = self.handles.of(&descriptor, &stat, found)?;
