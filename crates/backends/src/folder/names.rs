@@ -186,13 +186,14 @@ fn created(
     is_new: bool,
     data: Option<Data>,
 ) -> Answer {
-    let open = data.map(|data| shared.open(file, data)).transpose()?;
     let directory = if is_new {
         shared.directory_changed(directory, before)?
     } else {
         shared.directory_kept(directory, before)?
     };
     let now = Node { stat: shared.tree.stat(&file.descriptor).map_err(kind_of)?, ..file.clone() };
+    // Last, as what fails must leave nothing open.
+    let open = data.map(|data| shared.open(file, data)).transpose()?;
     Ok(Outcome::Created(Box::new(Created { object: shared.object(&now), is_new, directory, open })))
 }
 
