@@ -67,6 +67,15 @@ fn what_one_caller_may_another_may_not() {
     let mut bench = Bench::new(served);
     let file = bench.create(bench.root, "file").unwrap();
     set_mode(&mut bench, file, 0o600);
+    // The number that means "as it is" to the system names nobody, least of all the server.
+    for (uid, gid) in [(u32::MAX, 4_000), (4_000, u32::MAX), (u32::MAX, u32::MAX), (u32::MAX, 0)] {
+        bench.caller = Credentials::of(uid, gid);
+        assert_eq!(bench.read(file, 0, 10).unwrap_err(), FileErrorKind::Access);
+        assert_eq!(bench.create(bench.root, "new").unwrap_err(), FileErrorKind::Access);
+    }
+    bench.caller = Credentials::new(4_000, 4_000, &[u32::MAX]).unwrap();
+    assert_eq!(bench.create(bench.root, "new").unwrap_err(), FileErrorKind::Access);
+    bench.caller = Credentials::of(0, 0);
     for _ in 0..5 {
         bench.write(file, 0, b"roots").unwrap();
         bench.caller = Credentials::of(4_000, 4_000);
