@@ -46,6 +46,7 @@ const HERE: &str = "xtask/src/tidy/rules/layers.rs";
 /// The edges inside a layer. `protocol` owns the clock's type, which the other contracts use.
 const SAME_LAYER: &[(&str, &str)] = &[
     ("volume", "protocol"),
+    ("filesystem", "protocol"),
     ("host", "protocol"),
     ("host", "verbs"),
     ("verbs", "protocol"),
