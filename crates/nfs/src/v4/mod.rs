@@ -3,6 +3,7 @@
 pub mod attributes;
 pub mod bitmap;
 pub mod compound;
+pub mod failure;
 pub mod operation;
 pub mod status;
 pub mod types;
