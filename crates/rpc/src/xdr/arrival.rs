@@ -288,6 +288,14 @@ impl Arrival {
         }
     }
 
+    /// Nothing more comes: gives back memory that is not filled.
+    pub fn abandon(&mut self) -> Option<Buf> {
+        match core::mem::replace(&mut self.state, State::Ended) {
+            State::Filling { buf, .. } => Some(buf),
+            _ => None,
+        }
+    }
+
     /// The record has ended.
     ///
     /// # Errors

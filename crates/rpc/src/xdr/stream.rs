@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use buf::{BufList, SharedBuf};
 
+use super::padding;
+
 /// Opaque data that is shared memory: of a READ's answer, of a WRITE's arguments. Its length word stands before it, in the bytes of its stream.
 ///
 /// Over a byte stream it goes out where it stands. Over RDMA it travels apart from the rest: what was written so is what RFC 8166 §3.4 calls a data item that
@@ -60,15 +62,33 @@ impl Stream {
 
     /// What goes out, in order.
     pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        self.reduced(|_| false)
+    }
+
+    /// What goes out without the payloads that travel apart, which `apart` names by their number, and without their padding (RFC 8166 §3.4.1).
+    pub fn reduced(&self, apart: impl Fn(usize) -> bool) -> impl Iterator<Item = Piece<'_>> {
         let mut from = 0;
-        let before = self.payloads.iter().flat_map(move |payload| {
-            let bytes = self.bytes.get(from..payload.after).unwrap_or_default();
-            from = payload.after;
-            let shared = payload.data.pieces().iter().map(Piece::Shared);
-            core::iter::once(Piece::Bytes(bytes)).chain(shared)
-        });
-        let last = self.payloads.last().map_or(0, |payload| payload.after);
-        before.chain([Piece::Bytes(self.bytes.get(last..).unwrap_or_default())])
+        let behind = self.payloads.iter().enumerate().map(|(index, payload)| (index, Some(payload)));
+        let all = behind.chain([(self.payloads.len(), None)]);
+        all.flat_map(move |(index, payload)| {
+            let after = payload.map_or(self.bytes.len(), |payload| payload.after);
+            let bytes = self.bytes.get(from..after).unwrap_or_default();
+            let leaves = apart(index);
+            let shared: &[SharedBuf] = match payload {
+                Some(payload) if !leaves => payload.data.pieces(),
+                _ => &[],
+            };
+            from = match payload {
+                Some(payload) if leaves => after.saturating_add(padding(payload.data.len())),
+                _ => after,
+            };
+            core::iter::once(Piece::Bytes(bytes)).chain(shared.iter().map(Piece::Shared))
+        })
+    }
+
+    /// The bytes of a stream without payloads.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Everything as one list: the bytes become memory that is shared, payloads stay where they are.
@@ -83,6 +103,18 @@ impl Stream {
         }
         list.push(bytes.slice(from..));
         list
+    }
+
+    /// Bytes that it holds in memory of no pool.
+    pub(crate) fn unpooled(&self) -> usize {
+        let payloads: usize = self.payloads.iter().map(|payload| payload.data.unpooled()).sum();
+        self.capacity().saturating_add(payloads)
+    }
+
+    /// Bytes of its tables.
+    pub(crate) fn capacity(&self) -> usize {
+        let payloads = self.payloads.capacity().saturating_mul(size_of::<Payload>());
+        self.bytes.capacity().saturating_add(payloads)
     }
 
     /// Lets go of everything and keeps the tables, so that writing the next stream into them allocates nothing.
