@@ -2,7 +2,8 @@
 //!
 //! A [`FileSystem`] is the shared control side; a [`FileSystemQueue`] is one core's data side. Requests are submitted and completions polled;
 //! nothing blocks and no future exists per operation. Objects are named by opaque [`FileHandle`]s that outlive the process. Each request carries
-//! the [`Credentials`] of whoever asks, which the server has squashed already. `docs/filesystem-contract.md` says what is promised.
+//! the [`Credentials`] of whoever asks, which the server has squashed already. `docs/filesystem-contract.md` says what is promised; [`contract`]
+//! checks it on any file system.
 //!
 //! The words are those of RFC 8881 (NFS 4.1) and RFC 1813 (NFS 3), so that each request, attribute and failure has its counterpart in both.
 //! Locks, share reservations, delegations and leases are not here: they are the server's state.
@@ -18,6 +19,8 @@ extern crate alloc;
 mod access;
 mod attributes;
 mod change;
+#[cfg(feature = "std")]
+pub mod contract;
 mod credentials;
 mod entry;
 mod error;

@@ -27,6 +27,12 @@ impl Name {
         Ok(Self(bytes.to_vec()))
     }
 
+    /// The name of a text that is one, as the contract's checks have them.
+    #[cfg(feature = "std")]
+    pub(crate) fn known(text: &str) -> Self {
+        Self(text.as_bytes().to_vec())
+    }
+
     /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
