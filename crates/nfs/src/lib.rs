@@ -17,5 +17,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod limits;
+pub mod server;
 pub mod state;
 pub mod v4;

@@ -73,3 +73,14 @@ pub const RANGE_COST: usize = 48;
 pub const PARKED: usize = 4096;
 /// Stateids that a connection may hold on loan: beyond that it gives one back that it does not use.
 pub const LOANS: usize = 4096;
+/// Bytes of arguments of COMPOUNDs that a connection works on, payloads included; beyond that it takes no call. As many as eight of the largest requests.
+pub const ARGUMENTS: usize = 8 << 20;
+/// Bytes of cached replies that a connection keeps; beyond that a SEQUENCE that wants its reply cached is answered NFS4ERR_DELAY.
+pub const CONNECTION_REPLIES: usize = 1 << 20;
+/// Slots that a connection holds before it gives those back that it does not use: of sixteen full sessions.
+pub const CONNECTION_SLOTS: usize = 1024;
+/// Clients that a connection remembers to have told of; one is usual.
+pub const RENEWED_CLIENTS: usize = 64;
+/// Bytes that the result of any operation that changes something fits into: without so much room it is not begun, so that nothing is done that cannot be
+/// answered (RFC 8881 §2.10.6.4).
+pub const OP_REPLY: usize = 128;
