@@ -35,6 +35,8 @@ struct Parked<M, F> {
     from: M,
     tag: u64,
     call: Call<F>,
+    /// It was tried before: what it wanted gone may be gone since.
+    tried: bool,
 }
 
 /// What is to be done about a call that was tried.
@@ -130,11 +132,12 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
     }
 
     /// Tries a call, and parks it if it has to wait.
-    fn call(&mut self, now: Instant, parked: Parked<M, F>) {
+    fn call(&mut self, now: Instant, mut parked: Parked<M, F>) {
         let mut resolution = Resolution::Again;
         // A second try follows when everybody who stood in the way is gone; each takes at least one client away.
         while let Resolution::Again = resolution {
-            let outcome = self.attempt(now, parked.from, &parked.call);
+            let outcome = self.attempt(now, &parked);
+            parked.tried = true;
             self.pass_on();
             resolution = self.resolve(now, &parked.call, outcome);
         }
@@ -218,8 +221,9 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
         own.min(STATE_BYTES.saturating_sub(self.bytes()))
     }
 
-    fn attempt(&mut self, now: Instant, from: M, call: &Call<F>) -> Outcome<F> {
-        match call {
+    fn attempt(&mut self, now: Instant, parked: &Parked<M, F>) -> Outcome<F> {
+        let from = parked.from;
+        match &parked.call {
             Call::ExchangeId(owner, purpose) => self.exchange_id(now, owner, *purpose),
             Call::CreateSession(request) => self.create_session(now, request),
             Call::TakeSlot(session, slot) => self.take_slot(now, from, *session, *slot),
@@ -227,6 +231,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
                 self.sessions.get(*session).map(|_| Answer::Done).ok_or(Status::BADSESSION.into())
             }
             Call::DestroySession(session) => self.destroy_session(*session),
+            Call::DestroyClientId(client) if parked.tried && self.clients.get(*client).is_none() => Ok(Answer::Done),
             Call::DestroyClientId(client) => self.destroy_client(*client),
             Call::ReclaimComplete(client, scope) => self.reclaim_complete(*client, *scope),
             Call::Borrow(named) => {
@@ -554,7 +559,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Group for Server<M, F> {
 
     fn handle_message(&mut self, now: Instant, from: M, message: Request<F>) {
         match message {
-            Request::Call { tag, call } => self.call(now, Parked { from, tag, call }),
+            Request::Call { tag, call } => self.call(now, Parked { from, tag, call, tried: false }),
             Request::Notice(notice) => self.notice(now, from, notice),
         }
     }

@@ -51,6 +51,7 @@ const SAME_LAYER: &[(&str, &str)] = &[
     ("host", "verbs"),
     ("verbs", "protocol"),
     ("iscsi", "scsi"),
+    ("nfs", "rpc"),
     ("lab-runner", "lab-model"),
     ("lab-report", "lab-model"),
     ("attach", "linerate"),
