@@ -1,4 +1,4 @@
-//! A call to the peer.
+//! A call to the peer, and the name of a call of the peer.
 
 use alloc::sync::Arc;
 
@@ -86,6 +86,10 @@ impl From<Buf> for Memory {
         Self(SmallVec::from_buf([memory]))
     }
 }
+
+/// Names a call of the peer until it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub(crate) u32);
 
 /// A call to the peer.
 #[derive(Debug)]

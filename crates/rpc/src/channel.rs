@@ -8,10 +8,9 @@ use core::time::Duration;
 
 use protocol::{CloseReason, Instant, Unsent};
 
-use crate::call::{Call, Memory};
+use crate::call::{Call, CallId, Memory};
 use crate::limits::{self, SPARE_STREAM, SPARE_STREAMS};
 use crate::message::ReplyStatus;
-use crate::upper::CallId;
 use crate::violation::{Answer, Violation};
 use crate::xdr::{Error, Stream, Writer};
 

@@ -6,10 +6,11 @@
 use buf::Buf;
 use protocol::{Instant, Placement};
 
+use crate::call::CallId;
 use crate::channel::{CallError, Channel};
 use crate::limits::HEADER;
 use crate::message::{CallHeader, Opening, OpeningError, ReplyHeader, ReplyStatus};
-use crate::upper::{Body, CallId, UpperLayer};
+use crate::upper::{Body, UpperLayer};
 use crate::violation::Violation;
 use crate::xdr::{Arrival, Decoder, Error, Reader, Step};
 

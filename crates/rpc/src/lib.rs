@@ -28,6 +28,6 @@ mod upper;
 pub mod violation;
 pub mod xdr;
 
-pub use call::{Call, Credential, Memory};
+pub use call::{Call, CallId, Credential, Memory};
 pub use channel::{CallError, Channel, Config, ReceivedReply, UnansweredCall};
-pub use upper::{Body, CallId, NoBody, Parts, UpperLayer};
+pub use upper::{Body, NoBody, Parts, UpperLayer};

@@ -36,13 +36,13 @@ pub const SPARE_STREAMS: usize = 8;
 pub const SPARE_STREAM: usize = 4 << 10;
 
 /// How long a peer may leave what is sent to it unread before the connection is closed: as long as a network may be interrupted.
-pub const SEND_TIME: Duration = Duration::from_secs(60);
+pub const SEND_TIME: Duration = Duration::from_mins(1);
 
 /// How long a peer may take to send a payload, once there is memory for it, before the connection is closed: others may wait for that memory.
-pub const PAYLOAD_TIME: Duration = Duration::from_secs(60);
+pub const PAYLOAD_TIME: Duration = Duration::from_mins(1);
 
 /// How long a call may be without a reply before its connection is closed, unless an upper protocol says otherwise: as long as Linux' client waits over TCP.
-pub const CALL_TIME: Duration = Duration::from_secs(60);
+pub const CALL_TIME: Duration = Duration::from_mins(1);
 
 /// Bytes of an RPC-over-RDMA message that every peer receives (RFC 8166 §3.3.2), and no more unless it says so while the connection is set up (RFC 8797).
 pub const INLINE: usize = 1024;

@@ -19,13 +19,10 @@
 use buf::Buf;
 use protocol::Instant;
 
+use crate::call::CallId;
 use crate::channel::{Channel, ReceivedReply};
 use crate::message::{AcceptStat, CallHeader, ReplyStatus};
 use crate::xdr::{Decoder, Error, Reader, Step};
-
-/// Names a call of the peer until it is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(pub(crate) u32);
 
 /// Arguments or results on their way in.
 pub trait Body: Decoder {
@@ -67,7 +64,8 @@ pub trait UpperLayer {
     /// What the peer hears at once, such as what [`dispatch`](crate::message::dispatch) says; not success.
     fn begin_call(&mut self, header: &CallHeader<'_>) -> Result<Self::Arguments, ReplyStatus>;
 
-    /// Memory for `length` bytes or more, of a call's payload or of what carries a call over RDMA; above zero. Nothing means that the call waits until
+    /// Memory for `length` bytes or more, of a call's payload or of what carries a call over RDMA: above zero, and no more than
+    /// [`Config::longest_record`](crate::Config), or than the results of a call of its own. Nothing means that the call waits until
     /// [`protocol::Connection::handle_memory`] is called.
     fn memory(&mut self, length: usize) -> Option<Buf>;
 

@@ -3,7 +3,6 @@
 use alloc::vec::Vec;
 
 use crate::limits::{AUTH_BODY, GIDS, MACHINE_NAME};
-use crate::violation::Violation;
 use crate::xdr::{Encode, Error, Reader, Writer};
 
 /// How a caller or a server says who it is (RFC 5531 §8.2; the numbers are IANA's).
@@ -43,12 +42,12 @@ impl<'a> OpaqueAuth<'a> {
     /// What a body of AUTH_SYS says; `None` for another flavor.
     ///
     /// # Errors
-    /// [`Violation::Credential`] for a body that is no authsys_parms.
-    pub fn sys(&self) -> Result<Option<AuthSys<'a>>, Violation> {
+    /// For a body that is no authsys_parms.
+    pub fn sys(&self) -> Result<Option<AuthSys<'a>>, Error> {
         if self.flavor != Flavor::SYS {
             return Ok(None);
         }
-        AuthSys::decode(self.body).map(Some).map_err(|_| Violation::Credential)
+        AuthSys::decode(self.body).map(Some)
     }
 }
 
@@ -162,7 +161,7 @@ mod tests {
 
     #[test]
     fn bounds_of_what_is_received() {
-        let auth = |body: &[u8]| OpaqueAuth { flavor: Flavor::SYS, body }.sys().map(|_| ());
+        let auth = |body: &[u8]| OpaqueAuth { flavor: Flavor::SYS, body }.sys().map(|_| ()).map_err(|_| ());
         let body = |name: u32, gids: u32| {
             let mut writer = Writer::new();
             writer.u32(0);
@@ -172,9 +171,9 @@ mod tests {
             writer.finish().bytes().to_vec()
         };
         assert_eq!(auth(&body(255, 16)), Ok(()));
-        assert_eq!(auth(&body(256, 16)), Err(Violation::Credential));
-        assert_eq!(auth(&body(1, 17)), Err(Violation::Credential));
-        assert_eq!(auth(&[body(1, 1), vec![0; 4]].concat()), Err(Violation::Credential));
-        assert_eq!(auth(&body(1, 1)[..8]), Err(Violation::Credential));
+        assert_eq!(auth(&body(256, 16)), Err(()));
+        assert_eq!(auth(&body(1, 17)), Err(()));
+        assert_eq!(auth(&[body(1, 1), vec![0; 4]].concat()), Err(()));
+        assert_eq!(auth(&body(1, 1)[..8]), Err(()));
     }
 }

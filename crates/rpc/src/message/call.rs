@@ -113,7 +113,7 @@ impl<'a> CallHeader<'a> {
     /// What its caller hears where it is malformed.
     pub fn auth_sys(&self) -> Result<Option<AuthSys<'a>>, ReplyStatus> {
         let malformed =
-            |violation: Violation| violation.status().unwrap_or(ReplyStatus::auth_error(AuthStat::BADCRED));
+            |_| Violation::Credential.status().unwrap_or(ReplyStatus::auth_error(AuthStat::BADCRED));
         self.credential.sys().map_err(malformed)
     }
 

@@ -16,7 +16,7 @@ use verbs::{
 use super::header::{Body, Header};
 use super::private_data::PrivateMessage;
 use super::requester::{Begun, Received, Requester, kind_of};
-use super::responder::Responder;
+use super::responder::{Responder, refuse_header};
 use super::send_memory::SendMemory;
 use super::sending::{Sending, Terms};
 use super::work_queue::{Completed, Work, WorkQueue};
@@ -39,6 +39,8 @@ pub enum Role {
 const LOST: &str = "RPC: the connection to the peer was lost";
 /// Why a connection is refused.
 const NO_RECEIVES: &str = "RPC: there is no memory, or no room in the queue pair, for receives";
+/// Why a connection ends whose queue pair is too small for it.
+const TOO_MUCH: &str = "RPC: the queue pair does not take what is asked of it";
 /// Why a connection ends whose peer stops.
 const STALLED: &str = "RPC: the peer does not take what is sent to it, or does not let its memory be read";
 
@@ -215,6 +217,12 @@ impl<U: UpperLayer, Q: ManagedQueuePair> RdmaConnection<U, Q> {
     }
 
     fn handle_completed(&mut self, now: Instant, completed: Completed) {
+        if let Completed::Work(_, completion) = &completed
+            && completion.result.is_err()
+            && self.pair.state() == QueuePairState::Open
+        {
+            self.channel.close(CloseReason::Limit(TOO_MUCH));
+        }
         let mut context = Context { now, upper: &mut self.upper, channel: &mut self.channel };
         match completed {
             Completed::Receive(completion) => {
@@ -230,7 +238,6 @@ impl<U: UpperLayer, Q: ManagedQueuePair> RdmaConnection<U, Q> {
                 }
                 self.channel.transmitted();
             }
-            Completed::Work(Work::Write, _) => {}
             Completed::Work(Work::Read { task }, completion) => {
                 if let (Ok(_), WorkMemory::Buf(memory)) = (completion.result, completion.memory) {
                     self.responder.read(&mut context, task, memory);
@@ -242,9 +249,11 @@ impl<U: UpperLayer, Q: ManagedQueuePair> RdmaConnection<U, Q> {
                 }
                 _ => self.requester.returned(xid, index, completion.memory),
             },
-            Completed::Work(Work::Invalidate { xid, index }, completion) => {
+            // What failed with its queue pair is asked for again.
+            Completed::Work(Work::Invalidate { xid, index }, completion) if completion.result.is_ok() => {
                 self.requester.returned(xid, index, completion.memory);
             }
+            Completed::Work(Work::Invalidate { .. } | Work::Write, _) => {}
         }
     }
 
@@ -289,7 +298,7 @@ impl<U: UpperLayer, Q: ManagedQueuePair> RdmaConnection<U, Q> {
         let mut context = Context { now, upper: &mut self.upper, channel: &mut self.channel };
         let free = match header {
             Err(error) => {
-                self.responder.refuse_header(error, &mut self.sending);
+                refuse_header(error, &mut self.sending);
                 Some(receive)
             }
             Ok(header) if is_call => {
@@ -363,15 +372,10 @@ impl<U: UpperLayer, Q: ManagedQueuePair> RdmaConnection<U, Q> {
     /// Nothing is received or sent any more: all memory comes back.
     fn end(&mut self, now: Instant) {
         self.pair.disconnect();
-        for (work, request) in self.sending.work.clear() {
-            if let Work::Register { xid, index } = work {
-                self.requester.returned(xid, index, request.into_memory());
-            }
-        }
         self.drain(now);
         self.requester.end(&mut self.sending.work);
-        self.sending.work.post(&mut self.pair);
         self.drain(now);
+        self.deliver(now);
         self.requester.restore_all(&mut self.channel);
         self.responder.end();
         self.arrived.clear();
@@ -380,10 +384,17 @@ impl<U: UpperLayer, Q: ManagedQueuePair> RdmaConnection<U, Q> {
         self.upper.handle_ended(now, &mut self.channel);
     }
 
+    /// Posts to a queue pair that has ended, and takes what completes, until nothing is left.
     fn drain(&mut self, now: Instant) {
-        while let Some(completed) = self.sending.work.poll(now, &mut self.pair) {
-            if !matches!(completed, Completed::Receive(_)) {
-                self.handle_completed(now, completed);
+        loop {
+            let posted = self.sending.work.post(&mut self.pair);
+            while let Some(completed) = self.sending.work.poll(now, &mut self.pair) {
+                if !matches!(completed, Completed::Receive(_)) {
+                    self.handle_completed(now, completed);
+                }
+            }
+            if !posted {
+                return;
             }
         }
     }

@@ -157,7 +157,9 @@ fn write_segment(writer: &mut Writer, segment: &RemoteRegion) {
 
 fn write_segments(writer: &mut Writer, segments: &[RemoteRegion]) {
     writer.length(segments.len());
-    segments.iter().for_each(|segment| write_segment(writer, segment));
+    for segment in segments {
+        write_segment(writer, segment);
+    }
 }
 
 impl Chunks {
@@ -287,7 +289,8 @@ mod tests {
                 let mut writer = Writer::new();
                 writer.put(&header);
                 let read = bytes.len() - reader.remaining();
-                prop_assert_eq!(writer.finish().bytes(), &bytes[..read]);
+                let written = writer.finish();
+                prop_assert_eq!(written.bytes(), &bytes[..read]);
             }
         }
     }

@@ -46,9 +46,7 @@ impl PrivateMessage {
     pub fn encode(&self) -> PrivateData {
         let flags = if self.remote_invalidation { REMOTE_INVALIDATION } else { 0 };
         let rest = [VERSION, flags, Self::size(self.send), Self::size(self.receive)];
-        let [a, b, c, d] = FORMAT.to_be_bytes();
-        let [e, f, g, h] = rest;
-        PrivateData::received(&[a, b, c, d, e, f, g, h])
+        PrivateData::received(&[FORMAT.to_be_bytes(), rest].concat())
     }
 
     fn bytes(size: u8) -> usize {

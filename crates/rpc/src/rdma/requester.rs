@@ -195,7 +195,7 @@ impl<A: Body> Requester<A> {
             && plan.reads.max(plan.writes) <= CHUNKS;
         if !possible {
             context.channel.drop_call();
-            self.answer(context, xid, Err(CallError::Chunks));
+            answer(context, xid, Err(CallError::Chunks));
             return Begun::Yes;
         }
         if self.regions.saturating_add(plan.regions()) > terms.regions {
@@ -383,20 +383,9 @@ impl<A: Body> Requester<A> {
                 Some(Delivered { receive: None })
             }
             Phase::Answered(Answer::Error) | Phase::Registering | Phase::Sent => {
-                self.answer(context, xid, Err(CallError::Chunks));
+                answer(context, xid, Err(CallError::Chunks));
                 Some(Delivered { receive: None })
             }
-        }
-    }
-
-    fn answer<U: UpperLayer<Arguments = A>>(
-        &mut self,
-        context: &mut Context<'_, U>,
-        xid: u32,
-        outcome: Result<(), CallError>,
-    ) {
-        if let Some(reply) = context.channel.answered(xid, outcome) {
-            context.upper.reply(context.now, context.channel, reply);
         }
     }
 
@@ -409,7 +398,7 @@ impl<A: Body> Requester<A> {
         writes: &[usize],
     ) {
         if kind_of(body) != Some(MessageKind { xid, is_call: false }) {
-            return self.answer(context, xid, Err(CallError::Undecodable(Error::NotInEnumeration(xid))));
+            return answer(context, xid, Err(CallError::Undecodable(Error::NotInEnumeration(xid))));
         }
         let named = context.channel.find(xid).map_or(0, |sent| sent.call.memory.len());
         self.intake.restart();
@@ -474,6 +463,13 @@ impl<A: Body> Requester<A> {
         for Request { xid, regions, .. } in self.requests.drain(..) {
             restore(channel, xid, regions);
         }
+    }
+}
+
+/// Hands on what became of a call.
+fn answer<U: UpperLayer>(context: &mut Context<'_, U>, xid: u32, outcome: Result<(), CallError>) {
+    if let Some(reply) = context.channel.answered(xid, outcome) {
+        context.upper.reply(context.now, context.channel, reply);
     }
 }
 

@@ -59,6 +59,8 @@ impl Fetch {
 enum Stage {
     /// The message itself is read.
     Message(Fetch),
+    /// The message is there.
+    Whole,
     /// What is there is decoded.
     Decoding,
     /// A payload is read.
@@ -126,16 +128,6 @@ impl<A: Body> Responder<A> {
         self.free.pop()
     }
 
-    /// A message that is no header is answered, if it can be.
-    pub(super) fn refuse_header(&mut self, error: HeaderError, sending: &mut Sending) {
-        let (xid, error) = match error {
-            HeaderError::Short => return,
-            HeaderError::Version(xid) => (xid, RdmaError::Version { low: VERSION, high: VERSION }),
-            HeaderError::Malformed(xid) => (xid, RdmaError::Chunk),
-        };
-        send_error(xid, error, sending);
-    }
-
     /// A call has come in a receive. Gives the receive back unless it is kept.
     pub(super) fn begin<U: UpperLayer<Arguments = A>>(
         &mut self,
@@ -183,7 +175,7 @@ impl<A: Body> Responder<A> {
             intake: Intake::new(self.longest_item),
             parts: VecDeque::new(),
             reads,
-            stage: Stage::Decoding,
+            stage: Stage::Whole,
         };
         let free = if is_long {
             task.stage = Stage::Message(Fetch { segments: message.into(), under_way: 0 });
@@ -245,7 +237,7 @@ impl<A: Body> Responder<A> {
                     task.stage = Stage::Decoding;
                 }
             }
-            Stage::Decoding | Stage::Over => {}
+            Stage::Whole | Stage::Decoding | Stage::Over => {}
         }
     }
 
@@ -317,7 +309,16 @@ impl<A: Body> Task<A> {
         match &mut self.stage {
             Stage::Over => Progress::Waits,
             Stage::Message(fetch) if fetch.is_done() => {
-                self.stage = Stage::Decoding;
+                self.stage = Stage::Whole;
+                Progress::Moved
+            }
+            Stage::Whole => {
+                self.stage = if is_call(&self.parts, self.xid) {
+                    Stage::Decoding
+                } else {
+                    send_error(self.xid, RdmaError::Chunk, sending);
+                    Stage::Over
+                };
                 Progress::Moved
             }
             Stage::Message(fetch) | Stage::Payload(fetch) => {
@@ -330,20 +331,11 @@ impl<A: Body> Task<A> {
                 sending.work.push(Work::Read { task: self.id }, WorkRequest::Read { into, from });
                 Progress::Moved
             }
-            Stage::Decoding => self.decode(context, sending),
+            Stage::Decoding => self.decode(context),
         }
     }
 
-    fn decode<U: UpperLayer<Arguments = A>>(
-        &mut self,
-        context: &mut Context<'_, U>,
-        sending: &mut Sending,
-    ) -> Progress {
-        if self.intake.position() == 0 && !self.is_call() {
-            send_error(self.xid, RdmaError::Chunk, sending);
-            self.stage = Stage::Over;
-            return Progress::Moved;
-        }
+    fn decode<U: UpperLayer<Arguments = A>>(&mut self, context: &mut Context<'_, U>) -> Progress {
         let Some(part) = self.parts.iter_mut().find(|part| part.at < part.end) else {
             let Taken { want, .. } = self.intake.handle_bytes(context, &[]);
             match want {
@@ -368,18 +360,6 @@ impl<A: Body> Task<A> {
                 Progress::Moved
             }
         }
-    }
-
-    /// The message is a call, and the one that its header names.
-    fn is_call(&self) -> bool {
-        let mut front = [0; 8];
-        let bytes = self.parts.iter().flat_map(|part| part.memory.get(part.at..part.end).unwrap_or_default());
-        let mut count = 0_usize;
-        for (place, byte) in front.iter_mut().zip(bytes) {
-            *place = *byte;
-            count = count.saturating_add(1);
-        }
-        count == front.len() && kind_of(&front) == Some(MessageKind { xid: self.xid, is_call: true })
     }
 
     /// A payload begins: it is read from where the caller has it, or is in the message.
@@ -414,6 +394,18 @@ impl<A: Body> Task<A> {
             Named::Refused => Progress::Moved,
         }
     }
+}
+
+/// A message is a call, and the one that its header names.
+fn is_call(parts: &VecDeque<Part>, xid: u32) -> bool {
+    let mut front = [0; 8];
+    let bytes = parts.iter().flat_map(|part| part.memory.get(part.at..part.end).unwrap_or_default());
+    let mut count = 0_usize;
+    for (place, byte) in front.iter_mut().zip(bytes) {
+        *place = *byte;
+        count = count.saturating_add(1);
+    }
+    count == front.len() && kind_of(&front) == Some(MessageKind { xid, is_call: true })
 }
 
 /// The payloads of a reply, as far as they travel apart.
@@ -537,4 +529,14 @@ fn encoded(header: &Header) -> Vec<u8> {
 fn send_error(xid: u32, error: RdmaError, sending: &mut Sending) {
     let credits = sending.terms.granted;
     sending.message(&encoded(&Header { xid, credits, body: RdmaBody::Error(error) }));
+}
+
+/// A message that is no header is answered, if it can be.
+pub(super) fn refuse_header(error: HeaderError, sending: &mut Sending) {
+    let (xid, error) = match error {
+        HeaderError::Short => return,
+        HeaderError::Version(xid) => (xid, RdmaError::Version { low: VERSION, high: VERSION }),
+        HeaderError::Malformed(xid) => (xid, RdmaError::Chunk),
+    };
+    send_error(xid, error, sending);
 }

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use protocol::Instant;
-use verbs::{QueuePair, WorkCompletion, WorkId, WorkRequest};
+use verbs::{PostError, QueuePair, Refusal, WorkCompletion, WorkError, WorkId, WorkRequest};
 
 /// The name of every receive.
 const RECEIVE: WorkId = WorkId(0);
@@ -66,9 +66,15 @@ impl WorkQueue {
             let id = WorkId(self.last);
             match pair.post(id, request) {
                 Ok(()) => self.posted.push_back((id, work)),
-                Err(refused) => {
-                    self.waiting.push_front((work, refused.request));
+                Err(PostError { reason: Refusal::SendQueueFull | Refusal::RegionsFull, request }) => {
+                    self.waiting.push_front((work, request));
                     break;
+                }
+                // It will never be taken: it has failed.
+                Err(PostError { request, .. }) => {
+                    self.posted.push_back((id, work));
+                    let (result, memory) = (Err(WorkError::Flushed), request.into_memory());
+                    self.done.insert(0, WorkCompletion { id, result, memory });
                 }
             }
             moved = true;
@@ -92,11 +98,6 @@ impl WorkQueue {
                 return Some(Completed::Work(work, completion));
             }
         }
-    }
-
-    /// Takes out what was not posted, when nothing is any more.
-    pub(super) fn clear(&mut self) -> impl Iterator<Item = (Work, WorkRequest)> + '_ {
-        self.waiting.drain(..)
     }
 
     /// True when everything that was asked for has completed.

@@ -127,7 +127,9 @@ impl Writer {
     /// An array: the number of values, and the values (RFC 4506 §4.13).
     pub fn array<T: Encode>(&mut self, values: &[T]) {
         self.length(values.len());
-        values.iter().for_each(|value| value.encode(self));
+        for value in values {
+            value.encode(self);
+        }
     }
 
     /// A list: each value behind a word that says that one more follows (RFC 4506 §4.19).
@@ -147,6 +149,7 @@ impl Writer {
     }
 
     /// Sets the word of a place. Does nothing if the place was taken back.
+    #[expect(clippy::needless_pass_by_value, reason = "a word is set once")]
     pub fn set(&mut self, place: Place, value: u32) {
         let word = self.stream.bytes.get_mut(place.0..);
         if let Some(word) = word.and_then(<[u8]>::first_chunk_mut) {

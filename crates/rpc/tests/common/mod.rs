@@ -289,15 +289,12 @@ impl Peer {
                     writer.u32(1);
                     let from = usize::try_from(*offset).unwrap_or(usize::MAX);
                     let data = self.store.get(from..from.saturating_add(*count as usize));
-                    match data {
-                        Some(data) => {
-                            writer.u32(0);
-                            writer.payload(SharedBuf::from(data.to_vec()).into());
-                        }
-                        None => {
-                            writer.u32(5);
-                            writer.no_payload();
-                        }
+                    if let Some(data) = data {
+                        writer.u32(0);
+                        writer.payload(SharedBuf::from(data.to_vec()).into());
+                    } else {
+                        writer.u32(5);
+                        writer.no_payload();
                     }
                 }
                 Operation::Write { offset, data, behind } => {
