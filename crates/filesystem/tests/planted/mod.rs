@@ -101,7 +101,7 @@ impl Bug {
         (Self::OpensForAnything, &["opens_are_for_what_was_asked"]),
         (Self::IgnoresCaller, &["new_objects_are_the_callers"]),
         (Self::FindsHolesInData, &["holes_are_found"]),
-        (Self::ReservesNothing, &["space_is_reserved_and_released"]),
+        (Self::ReservesNothing, &["random_against_model", "space_is_reserved_and_released"]),
         (Self::CopiesElsewhere, &["copies_within"]),
         (Self::KeepsOldName, &["renames_replace"]),
     ];
