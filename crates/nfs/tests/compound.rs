@@ -15,7 +15,8 @@ fn a_file_is_made_written_read_and_removed() {
     let mut bench = Bench::new();
     let mut client = Client::new(&mut bench, "one");
     let (stateid, handle) = client.open(&mut bench, "file", BOTH, 0).unwrap();
-    let mut results = client.call(&mut bench, &[op::putfh(&handle), op::write(stateid, 3, b"hello"), op::commit(0, 0)]);
+    let mut results =
+        client.call(&mut bench, &[op::putfh(&handle), op::write(stateid, 3, b"hello"), op::commit(0, 0)]);
     results.sequence().ok(OpNumber::PUTFH).ok(OpNumber::WRITE);
     assert_eq!((results.get::<u32>(), results.get::<u32>()), (5, 2));
     let verifier = results.get::<[u8; 8]>();
@@ -28,7 +29,8 @@ fn a_file_is_made_written_read_and_removed() {
     assert_eq!(results.opaque(), b"\0\0\0hello");
     results.end();
     let root = client.handle(&mut bench, &["data"]);
-    let mut results = client.call(&mut bench, &[op::putfh(&handle), op::close(stateid), op::putfh(&root), op::remove("file")]);
+    let mut results = client
+        .call(&mut bench, &[op::putfh(&handle), op::close(stateid), op::putfh(&root), op::remove("file")]);
     results.sequence().ok(OpNumber::PUTFH).ok(OpNumber::CLOSE);
     assert_eq!(results.stateid(), Stateid::INVALID);
     results.ok(OpNumber::PUTFH).ok(OpNumber::REMOVE);
@@ -42,7 +44,14 @@ fn the_pseudo_file_system_leads_to_exports() {
     let mut client = Client::new(&mut bench, "one");
     let mut results = client.call(
         &mut bench,
-        &[op::putrootfh(), op::getattr(&[1, 8, 55]), op::lookup("data"), op::getattr(&[1, 8, 20, 55]), op::lookupp(), op::getfh()],
+        &[
+            op::putrootfh(),
+            op::getattr(&[1, 8, 55]),
+            op::lookup("data"),
+            op::getattr(&[1, 8, 20, 55]),
+            op::lookupp(),
+            op::getfh(),
+        ],
     );
     results.sequence().ok(OpNumber::PUTROOTFH).ok(OpNumber::GETATTR);
     let bitmap = results.read(|reader| reader.array::<u32>(8));
@@ -57,7 +66,9 @@ fn the_pseudo_file_system_leads_to_exports() {
     let mut results = client.call(&mut bench, &[op::putrootfh(), op::getfh()]);
     results.sequence().ok(OpNumber::PUTROOTFH).ok(OpNumber::GETFH);
     assert_eq!(results.opaque(), root);
-    for refused in [op::create(2, "dir"), op::remove("data"), op::setattr(Stateid::ANONYMOUS, &op::Attributes::mode(0))] {
+    for refused in
+        [op::create(2, "dir"), op::remove("data"), op::setattr(Stateid::ANONYMOUS, &op::Attributes::mode(0))]
+    {
         assert_eq!(client.status(&mut bench, &[op::putrootfh(), refused]), Status::ROFS);
     }
     assert_eq!(client.status(&mut bench, &[op::putrootfh(), op::lookupp()]), Status::NOENT);
@@ -74,10 +85,12 @@ fn directories_are_listed_in_parts() {
         let name = format!("entry-{number:02}");
         assert_eq!(client.status(&mut bench, &[op::putfh(&root), op::create(2, &name)]), Status::OK);
     }
-    for (max, numbers) in [(300, &[][..]), (600, &[1, 20, 33]), (4096, &[1, 19, 42]), (100_000, &[1, 4, 36])] {
+    for (max, numbers) in [(300, &[][..]), (600, &[1, 20, 33]), (4096, &[1, 19, 42]), (100_000, &[1, 4, 36])]
+    {
         let (mut cookie, mut verifier, mut names) = (0, [0; 8], Vec::new());
         loop {
-            let mut results = client.call(&mut bench, &[op::putfh(&root), op::readdir(cookie, verifier, max, numbers)]);
+            let mut results =
+                client.call(&mut bench, &[op::putfh(&root), op::readdir(cookie, verifier, max, numbers)]);
             assert_eq!(results.status, Status::OK, "{max} bytes");
             let len = results.raw().len();
             assert!(len <= max as usize + 200, "{len} bytes of {max}");
@@ -98,8 +111,14 @@ fn directories_are_listed_in_parts() {
         let expected: Vec<String> = (0..40).map(|number| format!("entry-{number:02}")).collect();
         assert_eq!(names, expected, "{max} bytes");
     }
-    assert_eq!(client.status(&mut bench, &[op::putfh(&root), op::readdir(0, [0; 8], 20, &[1])]), Status::TOOSMALL);
-    assert_eq!(client.status(&mut bench, &[op::putfh(&root), op::readdir(1, [0; 8], 4096, &[1])]), Status::BAD_COOKIE);
+    assert_eq!(
+        client.status(&mut bench, &[op::putfh(&root), op::readdir(0, [0; 8], 20, &[1])]),
+        Status::TOOSMALL
+    );
+    assert_eq!(
+        client.status(&mut bench, &[op::putfh(&root), op::readdir(1, [0; 8], 4096, &[1])]),
+        Status::BAD_COOKIE
+    );
     let mut results = client.call(&mut bench, &[op::putrootfh(), op::readdir(0, [0; 8], 4096, &[1, 8, 19])]);
     results.sequence().ok(OpNumber::PUTROOTFH).ok(OpNumber::READDIR);
     results.get::<[u8; 8]>();
@@ -136,13 +155,20 @@ fn the_stateid_of_a_compound_is_its_own() {
     let root = client.handle(&mut bench, &["data"]);
     let open = || op::open(b"o", BOTH, 0, op::How::Unchecked(None), op::Claim::Null("file"));
     let current = Stateid::CURRENT;
-    let operations =
-        [op::putfh(&root), open(), op::write(current, 0, b"x"), op::read(current, 0, 9), op::close(current), op::read(current, 0, 1)];
+    let operations = [
+        op::putfh(&root),
+        open(),
+        op::write(current, 0, b"x"),
+        op::read(current, 0, 9),
+        op::close(current),
+        op::read(current, 0, 1),
+    ];
     let mut results = client.call(&mut bench, &operations);
     assert_eq!((results.status, results.count), (Status::BAD_STATEID, 7));
     results.sequence();
     // Another file has another, and what was saved comes back.
-    let operations = [op::putfh(&root), open(), op::savefh(), op::putfh(&root), op::restorefh(), op::read(current, 0, 9)];
+    let operations =
+        [op::putfh(&root), open(), op::savefh(), op::putfh(&root), op::restorefh(), op::read(current, 0, 9)];
     assert_eq!(client.status(&mut bench, &operations), Status::OK);
     let operations = [op::putfh(&root), open(), op::putfh(&root), op::read(current, 0, 9)];
     assert_eq!(client.status(&mut bench, &operations), Status::BAD_STATEID);
@@ -153,10 +179,17 @@ fn whoever_made_a_file_may_write_it_whatever_its_mode() {
     let mut bench = Bench::new();
     let mut client = Client::new(&mut bench, "one");
     let (stateid, handle) = client.open(&mut bench, "file", BOTH, 0).unwrap();
-    let operations = [op::putfh(&handle), op::setattr(Stateid::ANONYMOUS, &op::Attributes::mode(0)), op::write(stateid, 0, b"x")];
+    let operations = [
+        op::putfh(&handle),
+        op::setattr(Stateid::ANONYMOUS, &op::Attributes::mode(0)),
+        op::write(stateid, 0, b"x"),
+    ];
     assert_eq!(client.status(&mut bench, &operations), Status::OK);
     client.caller = Caller::User(7);
-    assert_eq!(client.status(&mut bench, &[op::putfh(&handle), op::write(Stateid::ANONYMOUS, 0, b"x")]), Status::ACCESS);
+    assert_eq!(
+        client.status(&mut bench, &[op::putfh(&handle), op::write(Stateid::ANONYMOUS, 0, b"x")]),
+        Status::ACCESS
+    );
 }
 
 #[test]
@@ -190,7 +223,10 @@ fn locks_are_granted_denied_and_given_up() {
     assert_eq!(two.status(&mut bench, &[op::putfh(&handle), op::lockt(1, 19, 1, b"m")]), Status::DENIED);
     assert_eq!(two.status(&mut bench, &[op::putfh(&handle), op::lockt(1, 20, 1, b"m")]), Status::OK);
     assert_eq!(one.status(&mut bench, &[op::putfh(&handle), op::locku(lock, 0, u64::MAX)]), Status::OK);
-    assert_eq!(two.status(&mut bench, &[op::putfh(&handle), op::lock_new(1, 0, u64::MAX, second, b"m")]), Status::OK);
+    assert_eq!(
+        two.status(&mut bench, &[op::putfh(&handle), op::lock_new(1, 0, u64::MAX, second, b"m")]),
+        Status::OK
+    );
     assert_eq!(one.status(&mut bench, &[op::putfh(&handle), op::lock(1, 0, 1, lock)]), Status::OLD_STATEID);
 }
 
@@ -201,12 +237,17 @@ fn space_is_allocated_found_released_and_copied() {
     let (stateid, handle) = client.open(&mut bench, "file", BOTH, 0).unwrap();
     let (other, target) = client.open(&mut bench, "copy", BOTH, 0).unwrap();
     let data = vec![7; 8192];
-    assert_eq!(client.status(&mut bench, &[op::putfh(&handle), op::write(stateid, 65_536, &data)]), Status::OK);
+    assert_eq!(
+        client.status(&mut bench, &[op::putfh(&handle), op::write(stateid, 65_536, &data)]),
+        Status::OK
+    );
     let mut results = client.call(&mut bench, &[op::putfh(&handle), op::seek(stateid, 0, 0)]);
     results.sequence().ok(OpNumber::PUTFH).ok(OpNumber::SEEK);
     assert_eq!((results.get::<bool>(), results.get::<u64>()), (false, 65_536));
-    let mut results = client
-        .call(&mut bench, &[op::putfh(&handle), op::savefh(), op::putfh(&target), op::copy(stateid, other, 0)]);
+    let mut results = client.call(
+        &mut bench,
+        &[op::putfh(&handle), op::savefh(), op::putfh(&target), op::copy(stateid, other, 0)],
+    );
     results.sequence().ok(OpNumber::PUTFH).ok(OpNumber::SAVEFH).ok(OpNumber::PUTFH).ok(OpNumber::COPY);
     assert_eq!((results.get::<u32>(), results.get::<u64>()), (0, 73_728));
     let hole = op::ranged(OpNumber::DEALLOCATE, stateid, 65_536, 8192);
@@ -229,17 +270,31 @@ fn names_are_changed_and_linked_across_directories() {
         assert_eq!(client.status(&mut bench, &[op::putfh(&root), op::create(2, name)]), Status::OK);
     }
     let [a, b] = ["a", "b"].map(|name| client.handle(&mut bench, &["data", name]));
-    assert_eq!(client.status(&mut bench, &[op::putfh(&a), op::create(5, "link"), op::readlink()]), Status::OK);
-    let rename = [op::putfh(&a), op::savefh(), op::putfh(&b), op::rename("link", "moved"), op::lookup("moved")];
+    assert_eq!(
+        client.status(&mut bench, &[op::putfh(&a), op::create(5, "link"), op::readlink()]),
+        Status::OK
+    );
+    let rename =
+        [op::putfh(&a), op::savefh(), op::putfh(&b), op::rename("link", "moved"), op::lookup("moved")];
     assert_eq!(client.status(&mut bench, &rename), Status::OK);
     let (_, file) = client.open(&mut bench, "file", READ, 0).unwrap();
-    let link = [op::putfh(&file), op::savefh(), op::putfh(&b), op::link("second"), op::lookup("second"), op::getfh()];
+    let link = [
+        op::putfh(&file),
+        op::savefh(),
+        op::putfh(&b),
+        op::link("second"),
+        op::lookup("second"),
+        op::getfh(),
+    ];
     let mut results = client.call(&mut bench, &link);
     assert_eq!(results.status, Status::OK);
     results.sequence().ok(OpNumber::PUTFH).ok(OpNumber::SAVEFH).ok(OpNumber::PUTFH).ok(OpNumber::LINK);
     results.get::<[u8; 20]>();
     assert_eq!(results.ok(OpNumber::LOOKUP).ok(OpNumber::GETFH).opaque(), file);
-    assert_eq!(client.status(&mut bench, &[op::putfh(&b), op::secinfo("second"), op::getfh()]), Status::NOFILEHANDLE);
+    assert_eq!(
+        client.status(&mut bench, &[op::putfh(&b), op::secinfo("second"), op::getfh()]),
+        Status::NOFILEHANDLE
+    );
 }
 
 #[test]
@@ -270,7 +325,8 @@ fn reads_and_writes_need_no_message() {
     let (stateid, handle) = client.open(&mut bench, "file", BOTH, 0).unwrap();
     let before = bench.messages;
     for _ in 0..100 {
-        let operations = [op::putfh(&handle), op::write(stateid, 0, b"x"), op::read(stateid, 0, 1), op::getattr(&[4])];
+        let operations =
+            [op::putfh(&handle), op::write(stateid, 0, b"x"), op::read(stateid, 0, 1), op::getattr(&[4])];
         assert_eq!(client.status(&mut bench, &operations), Status::OK);
     }
     assert_eq!(bench.messages, before);

@@ -14,7 +14,10 @@ fn a_compound_has_no_more_operations_than_were_agreed() {
     let many = |count: u32| (1..count).map(|_| op::putrootfh()).collect::<Vec<_>>();
     assert_eq!(client.status(&mut bench, &many(OPERATIONS)), Status::OK);
     let mut results = client.call(&mut bench, &many(OPERATIONS + 1));
-    assert_eq!((results.status, results.next(OpNumber::SEQUENCE)), (Status::TOO_MANY_OPS, Status::TOO_MANY_OPS));
+    assert_eq!(
+        (results.status, results.next(OpNumber::SEQUENCE)),
+        (Status::TOO_MANY_OPS, Status::TOO_MANY_OPS)
+    );
     client.sequence -= 1;
     let mut call = client.compound(&[op::putrootfh()]);
     call.count = u32::MAX;
@@ -28,13 +31,15 @@ fn a_reply_is_no_longer_than_was_agreed() {
     let (stateid, handle) = client.open(&mut bench, "file", 3, 0).unwrap();
     let data = vec![1; 1 << 20];
     assert_eq!(client.status(&mut bench, &[op::putfh(&handle), op::write(stateid, 0, &data)]), Status::OK);
-    let reads: Vec<_> = [op::putfh(&handle)].into_iter().chain((0..3).map(|_| op::read(stateid, 0, 1 << 20))).collect();
+    let reads: Vec<_> =
+        [op::putfh(&handle)].into_iter().chain((0..3).map(|_| op::read(stateid, 0, 1 << 20))).collect();
     assert_eq!(client.status(&mut bench, &reads), Status::REP_TOO_BIG);
     client.cache = true;
     let root = client.handle(&mut bench, &["data"]);
     let listing = (0..40).map(|_| op::getattr(&[1, 3, 4, 19, 20, 33, 36, 37, 47, 52, 53]));
     // What is small is done, and what would not fit is not begun.
-    let operations: Vec<_> = [op::putfh(&root)].into_iter().chain(listing).chain([op::create(2, "never")]).collect();
+    let operations: Vec<_> =
+        [op::putfh(&root)].into_iter().chain(listing).chain([op::create(2, "never")]).collect();
     let results = client.call(&mut bench, &operations);
     assert_eq!(results.status, Status::REP_TOO_BIG_TO_CACHE);
     assert!(!bench.requests.contains_key("make"));
@@ -73,7 +78,8 @@ fn cached_replies_are_bounded() {
         for slot in 0..8 {
             (client.slot, client.sequence) = (slot, if slot == 0 { 1 } else { 0 });
             let attributes = || op::getattr(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 19, 20, 33, 36, 37, 52, 53]);
-            let operations: Vec<_> = [op::putrootfh()].into_iter().chain((0..18).map(|_| attributes())).collect();
+            let operations: Vec<_> =
+                [op::putrootfh()].into_iter().chain((0..18).map(|_| attributes())).collect();
             match client.status(&mut bench, &operations) {
                 Status::OK => {}
                 status => {

@@ -16,13 +16,39 @@ const BYTES: u64 = 8;
 /// What somebody does.
 #[derive(Debug, Clone)]
 enum Step {
-    Open { client: usize, file: usize, access: u32, deny: u32 },
-    Close { client: usize, file: usize },
-    Downgrade { client: usize, file: usize, access: u32, deny: u32 },
-    Lock { client: usize, file: usize, write: bool, offset: u64, length: u64 },
-    Unlock { client: usize, file: usize, offset: u64, length: u64 },
+    Open {
+        client: usize,
+        file: usize,
+        access: u32,
+        deny: u32,
+    },
+    Close {
+        client: usize,
+        file: usize,
+    },
+    Downgrade {
+        client: usize,
+        file: usize,
+        access: u32,
+        deny: u32,
+    },
+    Lock {
+        client: usize,
+        file: usize,
+        write: bool,
+        offset: u64,
+        length: u64,
+    },
+    Unlock {
+        client: usize,
+        file: usize,
+        offset: u64,
+        length: u64,
+    },
     /// A connection ends; its client goes on by another.
-    Reconnect { client: usize },
+    Reconnect {
+        client: usize,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -94,7 +120,9 @@ impl World {
                 *self.has(client, file) = Has::default();
             }
             Step::Downgrade { client, file, access, deny } => self.downgrade(client, file, access, deny),
-            Step::Lock { client, file, write, offset, length } => self.lock(client, file, write, (offset, length)),
+            Step::Lock { client, file, write, offset, length } => {
+                self.lock(client, file, write, (offset, length))
+            }
             Step::Unlock { client, file, offset, length } => {
                 let Some(lock) = self.has(client, file).lock else { return };
                 let unlock = [op::putfh(&self.handles[file]), op::locku(lock, offset, length)];
@@ -113,10 +141,13 @@ impl World {
     }
 
     fn open(&mut self, client: usize, file: usize, access: u32, deny: u32) {
-        let open = [op::putfh(&self.handles[file]), op::open(b"o", access, deny, op::How::NoCreate, op::Claim::Fh)];
+        let open =
+            [op::putfh(&self.handles[file]), op::open(b"o", access, deny, op::How::NoCreate, op::Claim::Fh)];
         let mut results = self.clients[client].call(&mut self.bench, &open);
-        let conflict =
-            self.others(client, file).iter().any(|other| other.access & deny != 0 || other.deny & access != 0);
+        let conflict = self
+            .others(client, file)
+            .iter()
+            .any(|other| other.access & deny != 0 || other.deny & access != 0);
         if conflict {
             assert_eq!(results.status, Status::SHARE_DENIED);
             return;
@@ -159,7 +190,8 @@ impl World {
             return;
         }
         let taken = |byte: &u8| *byte == 2 || (write && *byte == 1);
-        let conflict = self.others(client, file).iter().any(|other| other.bytes[range.clone()].iter().any(taken));
+        let conflict =
+            self.others(client, file).iter().any(|other| other.bytes[range.clone()].iter().any(taken));
         if conflict {
             assert_eq!(results.status, Status::DENIED);
             return;
@@ -178,7 +210,12 @@ impl World {
             for (one, other) in (0..CLIENTS).flat_map(|one| (0..one).map(move |other| (one, other))) {
                 let (one, other) = (&all[one], &all[other]);
                 assert_eq!((one.access & other.deny, one.deny & other.access), (0, 0));
-                assert!(one.bytes.iter().zip(&other.bytes).all(|(one, other)| *one == 0 || *other == 0 || one + other == 2));
+                assert!(
+                    one.bytes
+                        .iter()
+                        .zip(&other.bytes)
+                        .all(|(one, other)| *one == 0 || *other == 0 || one + other == 2)
+                );
             }
         }
     }

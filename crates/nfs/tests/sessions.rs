@@ -76,13 +76,17 @@ fn two_connections_share_a_session() {
     for number in 0..20_u8 {
         client.peer = peers[usize::from(number % 2)];
         client.slot = 0;
-        let operations = [op::putfh(&handle), op::write(stateid, number.into(), &[number]), op::read(stateid, 0, 100)];
+        let operations =
+            [op::putfh(&handle), op::write(stateid, number.into(), &[number]), op::read(stateid, 0, 100)];
         assert_eq!(client.status(&mut bench, &operations), Status::OK, "{number}");
     }
     client.peer = peers[1];
     assert_eq!(client.status(&mut bench, &[op::putfh(&handle), op::close(stateid)]), Status::OK);
     client.peer = peers[0];
-    assert_eq!(client.status(&mut bench, &[op::putfh(&handle), op::read(stateid, 0, 1)]), Status::BAD_STATEID);
+    assert_eq!(
+        client.status(&mut bench, &[op::putfh(&handle), op::read(stateid, 0, 1)]),
+        Status::BAD_STATEID
+    );
 }
 
 /// A CLOSE on one connection waits for a WRITE on the other.
@@ -120,7 +124,8 @@ fn a_write_of_an_expired_client_lands_before_another_gets_the_file() {
     }
     bench.holds = false;
     let root = two.handle(&mut bench, &["data"]);
-    let open = two.compound(&[op::putfh(&root), op::open(b"o", BOTH, 3, op::How::NoCreate, op::Claim::Null("file"))]);
+    let open = two
+        .compound(&[op::putfh(&root), op::open(b"o", BOTH, 3, op::How::NoCreate, op::Claim::Null("file"))]);
     let xid = bench.send(two.peer, &open, &two.caller);
     assert!(bench.replies(two.peer).is_empty());
     bench.let_go();
@@ -137,7 +142,10 @@ fn sessions_and_clients_are_destroyed() {
     let (stateid, handle) = client.open(&mut bench, "file", BOTH, 0).unwrap();
     let destroy = |client: &Client| CompoundCall::of(&[op::destroy_client(client.client)]);
     assert_eq!(bench.call(client.peer, &destroy(&client), &client.caller).status, Status::CLIENTID_BUSY);
-    assert_eq!(client.status(&mut bench, &[op::destroy_session(client.session), op::putrootfh()]), Status::NOT_ONLY_OP);
+    assert_eq!(
+        client.status(&mut bench, &[op::destroy_session(client.session), op::putrootfh()]),
+        Status::NOT_ONLY_OP
+    );
     assert_eq!(client.status(&mut bench, &[op::putfh(&handle), op::close(stateid)]), Status::OK);
     assert_eq!(client.status(&mut bench, &[op::destroy_session(client.session)]), Status::OK);
     assert_eq!(client.status(&mut bench, &[op::putrootfh()]), Status::BADSESSION);
@@ -155,7 +163,10 @@ fn connections_are_bound_to_sessions_that_are_there() {
     results.ok(OpNumber::BIND_CONN_TO_SESSION);
     assert_eq!((SessionId(results.get()), results.get::<u32>()), (client.session, 1));
     assert_eq!(bench.call(client.peer, &bind(client.session, 2), &client.caller).status, Status::INVAL);
-    assert_eq!(bench.call(client.peer, &bind(SessionId([9; 16]), 1), &client.caller).status, Status::BADSESSION);
+    assert_eq!(
+        bench.call(client.peer, &bind(SessionId([9; 16]), 1), &client.caller).status,
+        Status::BADSESSION
+    );
 }
 
 /// A client finds its file again after the server has started again, and nobody else gets it meanwhile.
@@ -177,13 +188,19 @@ fn opens_are_reclaimed_after_a_restart() {
     let open = |claim| op::open(b"o", BOTH, 3, op::How::NoCreate, claim);
     assert_eq!(two.status(&mut bench, &[op::putfh(&root), open(op::Claim::Null("file"))]), Status::GRACE);
     assert_eq!(two.status(&mut bench, &[op::putfh(&handle), open(op::Claim::Previous)]), Status::NO_GRACE);
-    assert_eq!(two.status(&mut bench, &[op::putfh(&handle), op::read(Stateid::ANONYMOUS, 0, 1)]), Status::GRACE);
+    assert_eq!(
+        two.status(&mut bench, &[op::putfh(&handle), op::read(Stateid::ANONYMOUS, 0, 1)]),
+        Status::GRACE
+    );
     assert_eq!(one.status(&mut bench, &[op::putfh(&handle), open(op::Claim::Previous)]), Status::OK);
     for client in [&mut one, &mut two] {
         assert_eq!(client.status(&mut bench, &[op::reclaim_complete(false)]), Status::OK);
         assert_eq!(client.status(&mut bench, &[op::reclaim_complete(false)]), Status::COMPLETE_ALREADY);
     }
-    assert_eq!(two.status(&mut bench, &[op::putfh(&root), open(op::Claim::Null("file"))]), Status::SHARE_DENIED);
+    assert_eq!(
+        two.status(&mut bench, &[op::putfh(&root), open(op::Claim::Null("file"))]),
+        Status::SHARE_DENIED
+    );
     assert_eq!(one.status(&mut bench, &[op::putfh(&handle), open(op::Claim::Previous)]), Status::NO_GRACE);
 }
 

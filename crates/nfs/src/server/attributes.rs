@@ -129,7 +129,12 @@ fn needs_space(purpose: &Purpose) -> bool {
     !bitmap.intersection(&OF_SPACE).is_empty()
 }
 
-fn finish(env: &mut Env<'_>, purpose: &Purpose, of: &Attributes, space: Option<Space>) -> Result<Flow, Status> {
+fn finish(
+    env: &mut Env<'_>,
+    purpose: &Purpose,
+    of: &Attributes,
+    space: Option<Space>,
+) -> Result<Flow, Status> {
     let place = env.current()?;
     match purpose {
         Purpose::Get(bitmap) => {
@@ -139,10 +144,18 @@ fn finish(env: &mut Env<'_>, purpose: &Purpose, of: &Attributes, space: Option<S
             Ok(Flow::Done)
         }
         Purpose::Same(sent) => {
-            if is_same(env, sent, Object { place, attributes: of, space }) { Ok(Flow::Done) } else { Err(Status::NOT_SAME) }
+            if is_same(env, sent, Object { place, attributes: of, space }) {
+                Ok(Flow::Done)
+            } else {
+                Err(Status::NOT_SAME)
+            }
         }
         Purpose::Different(sent) => {
-            if is_same(env, sent, Object { place, attributes: of, space }) { Err(Status::SAME) } else { Ok(Flow::Done) }
+            if is_same(env, sent, Object { place, attributes: of, space }) {
+                Err(Status::SAME)
+            } else {
+                Ok(Flow::Done)
+            }
         }
     }
 }

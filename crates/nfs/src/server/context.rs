@@ -68,12 +68,7 @@ pub(crate) enum Flow {
     /// It failed, and its result has more than the status.
     Failed(Status),
     /// The file system is asked.
-    File {
-        filesystem: FileSystemId,
-        credentials: Arc<Credentials>,
-        operation: Operation,
-        then: Stage,
-    },
+    File { filesystem: FileSystemId, credentials: Arc<Credentials>, operation: Operation, then: Stage },
     /// The group is asked.
     Group { call: Call<FileKey>, then: Stage },
     /// There is no memory.
@@ -218,7 +213,11 @@ impl Env<'_> {
 
     /// A stateid as it was sent, or the COMPOUND's own in its place (RFC 8881 §16.2.3.1.2).
     pub(crate) fn stateid(&self, sent: Stateid) -> Result<Stateid, Status> {
-        if sent == Stateid::CURRENT { self.context.current_stateid.ok_or(Status::BAD_STATEID) } else { Ok(sent) }
+        if sent == Stateid::CURRENT {
+            self.context.current_stateid.ok_or(Status::BAD_STATEID)
+        } else {
+            Ok(sent)
+        }
     }
 
     /// The stateid with the current file, for the group.

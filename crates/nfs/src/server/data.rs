@@ -42,7 +42,9 @@ pub(crate) enum DataStage {
 pub(crate) fn begin(env: &mut Env<'_>, operation: DataOperation) -> Result<Flow, Status> {
     env.end_uses();
     let (stateid, access) = match &operation {
-        DataOperation::Read(Ranged { stateid, .. }) | DataOperation::Seek { stateid, .. } => (*stateid, Modes::READ),
+        DataOperation::Read(Ranged { stateid, .. }) | DataOperation::Seek { stateid, .. } => {
+            (*stateid, Modes::READ)
+        }
         DataOperation::Write(Write { stateid, .. })
         | DataOperation::SetSize { stateid, .. }
         | DataOperation::Allocate(Ranged { stateid, .. })
@@ -75,7 +77,10 @@ pub(crate) fn begin(env: &mut Env<'_>, operation: DataOperation) -> Result<Flow,
             let most = wire::index(env.export(file.export)?.limits.max_write.into());
             let (data, stability) = (collect(write.data).part(0, write.length.min(most)), write.stability);
             let count = data.len();
-            (Operation::Write { file: target, offset: write.offset, data, stability }, DataStage::Writing { count })
+            (
+                Operation::Write { file: target, offset: write.offset, data, stability },
+                DataStage::Writing { count },
+            )
         }
         DataOperation::SetSize { set, bitmap, .. } => {
             let request = Operation::SetAttributes { object: target, guard: None, attributes: set };
@@ -95,7 +100,8 @@ pub(crate) fn begin(env: &mut Env<'_>, operation: DataOperation) -> Result<Flow,
             if source.key.filesystem != file.key.filesystem {
                 return Err(Status::XDEV);
             }
-            let stateid = if copy.from == Stateid::CURRENT { env.context.saved_stateid } else { Some(copy.from) };
+            let stateid =
+                if copy.from == Stateid::CURRENT { env.context.saved_stateid } else { Some(copy.from) };
             let stateid = stateid.ok_or(Status::BAD_STATEID)?;
             let named = StateidUse { client: env.client()?, file: source.key, stateid };
             let from = match env.target(named, Modes::READ)? {
@@ -112,7 +118,9 @@ pub(crate) fn begin(env: &mut Env<'_>, operation: DataOperation) -> Result<Flow,
 
 fn collect(pieces: alloc::vec::Vec<Buf>) -> BufList {
     let mut data = BufList::new();
-    pieces.into_iter().for_each(|piece| data.push(piece.freeze()));
+    for piece in pieces {
+        data.push(piece.freeze());
+    }
     data
 }
 
@@ -139,16 +147,16 @@ pub(crate) fn commit(env: &mut Env<'_>, offset: u64, count: u32) -> Result<Flow,
 pub(crate) fn set_attributes(
     env: &mut Env<'_>,
     stateid: Stateid,
-    sent: &crate::v4::attributes::Sent,
+    wanted: &crate::v4::attributes::Sent,
 ) -> Result<Flow, Status> {
     env.current()?;
-    let set = sent.to_set()?;
+    let set = wanted.to_set()?;
     if set.size.is_some() {
-        return begin(env, DataOperation::SetSize { stateid, set, bitmap: sent.bitmap });
+        return begin(env, DataOperation::SetSize { stateid, set, bitmap: wanted.bitmap });
     }
     let file = env.writable()?;
     let operation = Operation::SetAttributes { object: file.key.handle.into(), guard: None, attributes: set };
-    env.ask(file.export, operation, Stage::Data(DataStage::SettingAttributes(sent.bitmap)))
+    env.ask(file.export, operation, Stage::Data(DataStage::SettingAttributes(wanted.bitmap)))
 }
 
 /// The file system has answered.
@@ -165,7 +173,9 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: DataStage, input: Input) -> Resul
             out.u32(stable_how(stability));
             out.put(&verifier.0);
         }
-        (DataStage::Committing, Outcome::Committed { verifier: WriteVerifier(verifier), .. }) => out.put(&verifier),
+        (DataStage::Committing, Outcome::Committed { verifier: WriteVerifier(verifier), .. }) => {
+            out.put(&verifier);
+        }
         (DataStage::SettingAttributes(bitmap), Outcome::Changed(_)) => out.put(&bitmap),
         (DataStage::Changing, Outcome::Changed(_)) => {}
         (DataStage::Seeking, Outcome::Sought { offset, eof }) => {

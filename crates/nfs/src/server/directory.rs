@@ -21,7 +21,10 @@ const FIRST: u64 = Cookie::FIRST.0;
 #[derive(Debug)]
 pub(crate) enum DirectoryStage {
     ReadingSpace(ReadDirectory),
-    Reading { arguments: ReadDirectory, space: Option<Space> },
+    Reading {
+        arguments: ReadDirectory,
+        space: Option<Space>,
+    },
     /// The roots of exports in a directory of the pseudo file system, one by one.
     ReadingRoots(Roots),
 }
@@ -79,9 +82,11 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: DirectoryStage, input: Input) -> 
             _ => Err(Status::SERVERFAULT),
         },
         // What does not fit is the protocol's own error here.
-        (DirectoryStage::Reading { .. }, Input::File(Err(filesystem::FileErrorKind::Invalid))) => Err(Status::TOOSMALL),
+        (DirectoryStage::Reading { .. }, Input::File(Err(filesystem::FileErrorKind::Invalid))) => {
+            Err(Status::TOOSMALL)
+        }
         (DirectoryStage::Reading { arguments, space }, input) => match input.outcome()? {
-            Outcome::Page(page) => list(env, &arguments, space, *page),
+            Outcome::Page(page) => list(env, &arguments, space, &page),
             _ => Err(Status::SERVERFAULT),
         },
         (DirectoryStage::ReadingRoots(mut pending), input) => match input.outcome()? {
@@ -123,12 +128,11 @@ impl List {
         self.out.put(&true);
         self.out.u64(entry.cookie);
         self.out.opaque(entry.name);
-        match entry.object {
-            Some(object) => encode_object(env, &mut self.out, bitmap, object),
-            None => {
-                self.out.put(&Bitmap::default());
-                self.out.u32(0);
-            }
+        if let Some(object) = entry.object {
+            encode_object(env, &mut self.out, bitmap, object);
+        } else {
+            self.out.put(&Bitmap::default());
+            self.out.u32(0);
         }
         let fits = self.out.len().saturating_sub(self.begun) <= self.room;
         if fits {
@@ -147,7 +151,12 @@ impl List {
     }
 }
 
-fn list(env: &mut Env<'_>, arguments: &ReadDirectory, space: Option<Space>, page: Page) -> Result<Flow, Status> {
+fn list(
+    env: &mut Env<'_>,
+    arguments: &ReadDirectory,
+    space: Option<Space>,
+    page: &Page,
+) -> Result<Flow, Status> {
     let export = env.file(Status::SERVERFAULT)?.export;
     let room = budget(env, arguments)?;
     let mut list = List::new(env, room, page.verifier.0);
@@ -158,8 +167,10 @@ fn list(env: &mut Env<'_>, arguments: &ReadDirectory, space: Option<Space>, page
             // It was removed meanwhile.
             continue;
         }
-        let object = object.as_ref().filter(|_| wanted).map(|object| {
-            Object { place: Place::File { export, handle: object.handle }, attributes: &object.attributes, space }
+        let object = object.as_ref().filter(|_| wanted).map(|object| Object {
+            place: Place::File { export, handle: object.handle },
+            attributes: &object.attributes,
+            space,
         });
         let entry = Listed { cookie: cookie.0, name: name.as_bytes(), object };
         if !list.add(env, &arguments.attributes, &entry) {
@@ -174,12 +185,12 @@ fn list(env: &mut Env<'_>, arguments: &ReadDirectory, space: Option<Space>, page
 fn roots(env: &mut Env<'_>, pending: Roots) -> Result<Flow, Status> {
     let visible = env.shared.exports.children(pending.node).filter(|(_, place)| env.is_visible(*place));
     let children: Vec<(Vec<u8>, Place)> = visible.map(|(name, place)| (name.to_vec(), place)).collect();
-    let files = children.iter().filter_map(|(_, place)| match place {
+    let mut files = children.iter().filter_map(|(_, place)| match place {
         Place::File { export, handle } => Some((*export, *handle)),
         Place::Pseudo(_) => None,
     });
     if !pending.arguments.attributes.is_empty()
-        && let Some((export, handle)) = files.skip(pending.known.len()).next()
+        && let Some((export, handle)) = files.nth(pending.known.len())
     {
         let operation = Operation::GetAttributes { object: handle.into() };
         return env.ask(export, operation, Stage::Directory(DirectoryStage::ReadingRoots(pending)));

@@ -25,7 +25,11 @@ use crate::v4::{ClientId, Status};
 /// What a COMPOUND waits for.
 #[derive(Debug)]
 pub(crate) enum Wait {
-    File { filesystem: FileSystemId, credentials: Arc<Credentials>, request: Request },
+    File {
+        filesystem: FileSystemId,
+        credentials: Arc<Credentials>,
+        request: Request,
+    },
     Group(Call<FileKey>),
     Memory,
     /// Nothing: it has its answer.
@@ -213,7 +217,8 @@ impl Running {
             let env = Env { shared: &mut *connection.shared, context: &mut self.context };
             if env.room() < OP_REPLY {
                 let cache = env.context.occupied.is_some_and(|occupied| {
-                    occupied.cache && occupied.attributes.max_response_cached < occupied.attributes.max_response
+                    occupied.cache
+                        && occupied.attributes.max_response_cached < occupied.attributes.max_response
                 });
                 return Err(if cache { Status::REP_TOO_BIG_TO_CACHE } else { Status::REP_TOO_BIG });
             }
@@ -243,7 +248,11 @@ impl Running {
             | Operation::BindConnToSession { .. }
                 if first =>
             {
-                if self.sent > 1 { Err(Status::NOT_ONLY_OP) } else { Ok(()) }
+                if self.sent > 1 {
+                    Err(Status::NOT_ONLY_OP)
+                } else {
+                    Ok(())
+                }
             }
             _ if first => Err(Status::OP_NOT_IN_SESSION),
             _ => Ok(()),
@@ -385,7 +394,9 @@ fn start_stateful(env: &mut Env<'_>, operation: Operation, around: Surroundings<
         Operation::Commit { offset, count } => data::commit(env, offset, count),
         Operation::Allocate(range) => data::begin(env, DataOperation::Allocate(range)),
         Operation::Deallocate(range) => data::begin(env, DataOperation::Deallocate(range)),
-        Operation::Seek { stateid, offset, what } => data::begin(env, DataOperation::Seek { stateid, offset, what }),
+        Operation::Seek { stateid, offset, what } => {
+            data::begin(env, DataOperation::Seek { stateid, offset, what })
+        }
         Operation::Copy(copy) if copy.is_remote => Err(Status::NOTSUPP),
         Operation::Copy(copy) => data::begin(env, DataOperation::Copy(copy)),
         Operation::Open(arguments) => open::begin(env, arguments),
@@ -403,14 +414,18 @@ fn start_stateful(env: &mut Env<'_>, operation: Operation, around: Surroundings<
             stateful::exchange_id(owner, flags, protection, around.identity)
         }
         Operation::CreateSession { client, sequence, attributes } => {
-            stateful::create_session(env, client, sequence, attributes)
+            Ok(stateful::create_session(env, client, sequence, attributes))
         }
         Operation::BindConnToSession { session, direction } => stateful::bind(session, direction),
         Operation::DestroySession(session) => {
             let own = env.context.occupied.is_some_and(|occupied| occupied.session == session);
-            if own && !around.last { Err(Status::NOT_ONLY_OP) } else { stateful::destroy_session(session) }
+            if own && !around.last {
+                Err(Status::NOT_ONLY_OP)
+            } else {
+                Ok(stateful::destroy_session(session))
+            }
         }
-        Operation::DestroyClientId(client) => stateful::destroy_client(client),
+        Operation::DestroyClientId(client) => Ok(stateful::destroy_client(client)),
         _ => Err(Status::NOTSUPP),
     }
 }

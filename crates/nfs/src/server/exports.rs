@@ -77,7 +77,8 @@ impl Grant {
             Squash::Root => {
                 let group = |gid: u32| if gid == 0 { self.anonymous_gid } else { gid };
                 let groups: Vec<u32> = caller.groups().iter().map(|gid| group(*gid)).collect();
-                Credentials::new(caller.uid(), group(caller.gid()), &groups).map_or_else(|_| anonymous(), Arc::new)
+                Credentials::new(caller.uid(), group(caller.gid()), &groups)
+                    .map_or_else(|_| anonymous(), Arc::new)
             }
         }
     }
@@ -103,8 +104,12 @@ impl ClientRule {
     fn matches(&self, client: IpAddr) -> bool {
         match (self.network, client.to_canonical()) {
             (None, _) => true,
-            (Some(IpAddr::V4(network)), IpAddr::V4(client)) => same(&network.octets(), &client.octets(), self.prefix),
-            (Some(IpAddr::V6(network)), IpAddr::V6(client)) => same(&network.octets(), &client.octets(), self.prefix),
+            (Some(IpAddr::V4(network)), IpAddr::V4(client)) => {
+                same(&network.octets(), &client.octets(), self.prefix)
+            }
+            (Some(IpAddr::V6(network)), IpAddr::V6(client)) => {
+                same(&network.octets(), &client.octets(), self.prefix)
+            }
             _ => false,
         }
     }
@@ -183,7 +188,7 @@ const FILE: u8 = 1;
 /// Everything that is served.
 #[derive(Debug)]
 pub struct Exports {
-    exports: Vec<Export>,
+    served: Vec<Export>,
     nodes: Vec<Node>,
     since: Time,
 }
@@ -194,19 +199,19 @@ impl Exports {
     /// # Errors
     /// What does not go together.
     pub fn new(exports: Vec<Export>, since: Time) -> Result<Self, ExportError> {
-        let mut all = Self { exports: Vec::new(), nodes: alloc::vec![Node::default()], since };
+        let mut all = Self { served: Vec::new(), nodes: alloc::vec![Node::default()], since };
         for export in exports {
-            if all.exports.iter().any(|known| known.id == export.id) {
+            if all.served.iter().any(|known| known.id == export.id) {
                 return Err(ExportError::SameId);
             }
             let node = all.place(&export.path)?;
-            let position = all.exports.len();
+            let position = all.served.len();
             let Some(node) = all.nodes.get_mut(node) else { return Err(ExportError::BadPath) };
             if node.export.is_some() || !node.children.is_empty() {
                 return Err(ExportError::Nested);
             }
             node.export = Some(position);
-            all.exports.push(export);
+            all.served.push(export);
         }
         Ok(all)
     }
@@ -238,18 +243,20 @@ impl Exports {
 
     /// What a client at this address may do in each export.
     pub fn grants(&self, client: IpAddr) -> Vec<Option<Grant>> {
-        let first = |export: &Export| export.rules.iter().find(|rule| rule.matches(client)).and_then(|rule| rule.grant);
-        self.exports.iter().map(first).collect()
+        let first = |export: &Export| {
+            export.rules.iter().find(|rule| rule.matches(client)).and_then(|rule| rule.grant)
+        };
+        self.served.iter().map(first).collect()
     }
 
     /// An export by its position.
     pub fn get(&self, position: usize) -> Option<&Export> {
-        self.exports.get(position)
+        self.served.get(position)
     }
 
     /// Every export.
     pub fn iter(&self) -> impl Iterator<Item = &Export> {
-        self.exports.iter()
+        self.served.iter()
     }
 
     /// The root of everything.
@@ -331,7 +338,7 @@ impl Exports {
             }
             FILE => {
                 let handle = FileHandle::new(reader.rest()).ok_or(Status::BADHANDLE)?;
-                let export = self.exports.iter().position(|export| export.id == id).ok_or(Status::STALE)?;
+                let export = self.served.iter().position(|export| export.id == id).ok_or(Status::STALE)?;
                 Ok(Place::File { export, handle })
             }
             _ => Err(Status::BADHANDLE),
@@ -421,7 +428,10 @@ mod tests {
         assert_eq!(error(vec![export(1, &[b"a"]), export(2, &[b"a", b"b"])]), ExportError::Nested);
         assert_eq!(error(vec![export(2, &[b"a", b"b"]), export(1, &[b"a"])]), ExportError::Nested);
         assert_eq!(error(vec![export(1, &[b".."])]), ExportError::BadPath);
-        assert!(matches!(Exports::new(vec![export(1, &[])], Time::default()).unwrap().root(), Place::File { .. }));
+        assert!(matches!(
+            Exports::new(vec![export(1, &[])], Time::default()).unwrap().root(),
+            Place::File { .. }
+        ));
     }
 
     #[test]
@@ -432,7 +442,10 @@ mod tests {
         let by = |squash| Grant { squash, ..Grant::new(Writes::Allowed) };
         let anonymous = Credentials::of(ANONYMOUS, ANONYMOUS);
         assert_eq!(*by(Squash::Root).credentials(Some(&root)), anonymous);
-        assert_eq!(*by(Squash::Root).credentials(Some(&user)), Credentials::new(7, ANONYMOUS, &[5, ANONYMOUS]).unwrap());
+        assert_eq!(
+            *by(Squash::Root).credentials(Some(&user)),
+            Credentials::new(7, ANONYMOUS, &[5, ANONYMOUS]).unwrap()
+        );
         assert_eq!(by(Squash::Root).credentials(Some(&plain)), plain);
         assert_eq!(by(Squash::Nobody).credentials(Some(&root)), root);
         assert_eq!(*by(Squash::All).credentials(Some(&plain)), anonymous);
@@ -444,10 +457,17 @@ mod tests {
         let rule = |network: &str, prefix, grant| ClientRule { network: network.parse().ok(), prefix, grant };
         let read = Grant::new(Writes::Refused);
         let mut one = export(1, &[b"a"]);
-        one.rules = vec![rule("10.1.2.0", 24, None), rule("10.0.0.0", 15, Some(read)), rule("fe80::", 10, Some(read))];
+        one.rules = vec![
+            rule("10.1.2.0", 24, None),
+            rule("10.0.0.0", 15, Some(read)),
+            rule("fe80::", 10, Some(read)),
+        ];
         let exports = Exports::new(vec![one], Time::default()).unwrap();
         let grant = |client: &str| exports.grants(client.parse().unwrap())[0];
         assert_eq!((grant("10.1.2.9"), grant("10.0.255.1"), grant("10.2.0.1")), (None, Some(read), None));
-        assert_eq!((grant("::ffff:10.1.3.1"), grant("fe80::1"), grant("::1")), (Some(read), Some(read), None));
+        assert_eq!(
+            (grant("::ffff:10.1.3.1"), grant("fe80::1"), grant("::1")),
+            (Some(read), Some(read), None)
+        );
     }
 }

@@ -17,12 +17,21 @@ use crate::v4::{Bitmap, Status};
 /// What the file system does.
 #[derive(Debug)]
 pub(crate) enum NameStage {
-    LookingUp { export: usize },
+    LookingUp {
+        export: usize,
+    },
     /// LOOKUPP asks first what the object is.
-    JudgingParent { file: FileRef },
-    LookingUpParent { export: usize },
+    JudgingParent {
+        file: FileRef,
+    },
+    LookingUpParent {
+        export: usize,
+    },
     ReadingLink,
-    Creating { export: usize, bitmap: Bitmap },
+    Creating {
+        export: usize,
+        bitmap: Bitmap,
+    },
     Removing,
     Renaming,
     Linking,
@@ -191,7 +200,11 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: NameStage, input: Input) -> Resul
                 _ => return Err(Status::NOTDIR),
             }
             let operation = Operation::LookupParent { directory: file.key.handle };
-            return env.ask(file.export, operation, Stage::Name(NameStage::LookingUpParent { export: file.export }));
+            return env.ask(
+                file.export,
+                operation,
+                Stage::Name(NameStage::LookingUpParent { export: file.export }),
+            );
         }
         (NameStage::ReadingLink, Outcome::Link(target)) => env.context.out.opaque(&target),
         (NameStage::Creating { export, bitmap }, Outcome::Created(created)) => {

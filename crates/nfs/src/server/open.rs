@@ -7,7 +7,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use filesystem::{
-    CreateHow, DirectoryChange, ExclusiveVerifier, Name, OpenAccess, OpenId, Operation, Outcome, SetAttributes, Target,
+    CreateHow, DirectoryChange, ExclusiveVerifier, Name, OpenAccess, OpenId, Operation, Outcome,
+    SetAttributes, Target,
 };
 
 use super::context::{Env, FileRef, Flow, Input};
@@ -34,7 +35,12 @@ const ACCESS: u32 = 3;
 pub(crate) enum OpenStage {
     LookingUp(Wanted),
     Opening(Box<Opening>),
-    Creating { wanted: Wanted, export: usize, bitmap: Bitmap, cut: bool },
+    Creating {
+        wanted: Wanted,
+        export: usize,
+        bitmap: Bitmap,
+        cut: bool,
+    },
     Granting(Box<Opening>, OpenId),
     Cutting(Box<Opening>, StateidLoan<FileKey>),
     /// It is refused; the file system closes what it has opened.
@@ -98,19 +104,26 @@ fn look_up(env: &mut Env<'_>, current: Place, wanted: Wanted, bytes: &[u8]) -> R
 /// The file is made, or taken, and opened in one step.
 fn create(env: &mut Env<'_>, wanted: Wanted, name: Name, how: OpenHow) -> Result<Flow, Status> {
     let directory = env.writable()?;
-    let exclusive = |verifier: [u8; 8], attributes| CreateHow::Exclusive { verifier: ExclusiveVerifier(verifier), attributes };
+    let exclusive = |verifier: [u8; 8], attributes| CreateHow::Exclusive {
+        verifier: ExclusiveVerifier(verifier),
+        attributes,
+    };
     let (how, bitmap, cut) = match how {
         OpenHow::Unchecked(sent) => {
-            let mut set = sent.to_set()?;
-            let cut = set.size == Some(0);
+            let mut attributes = sent.to_set()?;
+            let cut = attributes.size == Some(0);
             if cut {
-                set.size = None;
+                attributes.size = None;
             }
-            (CreateHow::Unchecked(set), sent.bitmap, cut)
+            (CreateHow::Unchecked(attributes), sent.bitmap, cut)
         }
         OpenHow::Guarded(sent) => (CreateHow::Guarded(sent.to_set()?), sent.bitmap, false),
-        OpenHow::Exclusive(verifier) => (exclusive(verifier.0, SetAttributes::default()), Bitmap::default(), false),
-        OpenHow::ExclusiveWith(verifier, sent) => (exclusive(verifier.0, exclusive_attributes(&sent)?), sent.bitmap, false),
+        OpenHow::Exclusive(verifier) => {
+            (exclusive(verifier.0, SetAttributes::default()), Bitmap::default(), false)
+        }
+        OpenHow::ExclusiveWith(verifier, sent) => {
+            (exclusive(verifier.0, exclusive_attributes(&sent)?), sent.bitmap, false)
+        }
         OpenHow::NoCreate => return Err(Status::SERVERFAULT),
     };
     let operation = Operation::Create {
@@ -125,8 +138,8 @@ fn create(env: &mut Env<'_>, wanted: Wanted, name: Name, how: OpenHow) -> Result
 
 /// Attributes that EXCLUSIVE4_1 may have.
 fn exclusive_attributes(sent: &Sent) -> Result<SetAttributes, Status> {
-    let set = sent.to_set()?;
-    if SETTABLE_EXCLUSIVE.contains(&sent.bitmap) { Ok(set) } else { Err(Status::INVAL) }
+    let attributes = sent.to_set()?;
+    if SETTABLE_EXCLUSIVE.contains(&sent.bitmap) { Ok(attributes) } else { Err(Status::INVAL) }
 }
 
 fn open_access(access: Modes) -> OpenAccess {
@@ -180,7 +193,7 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: OpenStage, input: Input) -> Resul
         }
         OpenStage::Granting(opening, id) => match input.answer() {
             Ok(Answer::Lent(loan)) if opening.cut => cut(env, opening, loan),
-            Ok(Answer::Lent(loan)) => finish(env, &opening, &loan),
+            Ok(Answer::Lent(loan)) => Ok(finish(env, &opening, &loan)),
             other => {
                 let status = other.err().unwrap_or(Status::SERVERFAULT);
                 let export = opening.file.export;
@@ -189,7 +202,7 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: OpenStage, input: Input) -> Resul
         },
         OpenStage::Cutting(opening, loan) => {
             input.outcome()?;
-            finish(env, &opening, &loan)
+            Ok(finish(env, &opening, &loan))
         }
         OpenStage::Closing(status) => Err(status),
     }
@@ -203,20 +216,19 @@ fn cut(env: &mut Env<'_>, opening: Box<Opening>, loan: StateidLoan<FileKey>) -> 
 }
 
 /// `OPEN4resok`.
-fn finish(env: &mut Env<'_>, opening: &Opening, loan: &StateidLoan<FileKey>) -> Result<Flow, Status> {
+fn finish(env: &mut Env<'_>, opening: &Opening, loan: &StateidLoan<FileKey>) -> Flow {
     let FileRef { export, key } = opening.file;
     env.set_current(Place::File { export, handle: key.handle });
     super::stateful::tell_stateid(env, loan.stateid());
-    match &opening.change {
-        Some(change) => super::names::change_info(env, change),
-        None => {
-            env.context.out.put(&false);
-            env.context.out.u64(0);
-            env.context.out.u64(0);
-        }
+    if let Some(change) = &opening.change {
+        super::names::change_info(env, change);
+    } else {
+        env.context.out.put(&false);
+        env.context.out.u64(0);
+        env.context.out.u64(0);
     }
     env.context.out.u32(RESULT_FLAGS);
     env.context.out.put(&opening.bitmap);
     env.context.out.u32(NO_DELEGATION);
-    Ok(Flow::Done)
+    Flow::Done
 }

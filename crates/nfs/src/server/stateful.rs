@@ -47,12 +47,17 @@ pub(crate) enum StatefulStage {
     Testing,
 }
 
-fn ask(call: Call<FileKey>, then: StatefulStage) -> Result<Flow, Status> {
-    Ok(Flow::Group { call, then: Stage::Stateful(then) })
+fn ask(call: Call<FileKey>, then: StatefulStage) -> Flow {
+    Flow::Group { call, then: Stage::Stateful(then) }
 }
 
 /// EXCHANGE_ID: no state protection but by the principal (SP4_NONE).
-pub(crate) fn exchange_id(owner: Owner, flags: u32, protection: u32, identity: &ServerIdentity) -> Result<Flow, Status> {
+pub(crate) fn exchange_id(
+    owner: Owner,
+    flags: u32,
+    protection: u32,
+    identity: &ServerIdentity,
+) -> Result<Flow, Status> {
     match protection {
         0 => {}
         // SP4_MACH_CRED needs RPCSEC_GSS; SP4_SSV needs algorithms, of which there are none.
@@ -62,7 +67,7 @@ pub(crate) fn exchange_id(owner: Owner, flags: u32, protection: u32, identity: &
     if flags & !EXCHANGE_FLAGS != 0 {
         return Err(Status::INVAL);
     }
-    ask(Call::ExchangeId(owner, purpose(flags)), StatefulStage::ExchangingId(identity.clone()))
+    Ok(ask(Call::ExchangeId(owner, purpose(flags)), StatefulStage::ExchangingId(identity.clone())))
 }
 
 /// CREATE_SESSION.
@@ -71,7 +76,7 @@ pub(crate) fn create_session(
     client: ClientId,
     sequence: u32,
     attributes: ChannelAttributes,
-) -> Result<Flow, Status> {
+) -> Flow {
     let principal = env.context.principal;
     let request = SessionRequest { client, sequence, principal, attributes };
     ask(Call::CreateSession(request), StatefulStage::CreatingSession)
@@ -81,18 +86,18 @@ pub(crate) fn create_session(
 pub(crate) fn bind(session: SessionId, direction: u32) -> Result<Flow, Status> {
     match direction {
         // CDFC4_FORE, CDFC4_FORE_OR_BOTH, CDFC4_BACK_OR_BOTH.
-        1 | 3 | 7 => ask(Call::FindSession(session), StatefulStage::Binding(session)),
+        1 | 3 | 7 => Ok(ask(Call::FindSession(session), StatefulStage::Binding(session))),
         _ => Err(Status::INVAL),
     }
 }
 
 /// DESTROY_SESSION.
-pub(crate) fn destroy_session(session: SessionId) -> Result<Flow, Status> {
+pub(crate) fn destroy_session(session: SessionId) -> Flow {
     ask(Call::DestroySession(session), StatefulStage::Ending)
 }
 
 /// DESTROY_CLIENTID.
-pub(crate) fn destroy_client(client: ClientId) -> Result<Flow, Status> {
+pub(crate) fn destroy_client(client: ClientId) -> Flow {
     ask(Call::DestroyClientId(client), StatefulStage::Ending)
 }
 
@@ -101,23 +106,23 @@ pub(crate) fn reclaim_complete(env: &Env<'_>, scope: ReclaimScope) -> Result<Flo
     if scope == ReclaimScope::OneFileSystem {
         env.current()?;
     }
-    ask(Call::ReclaimComplete(env.client()?, scope), StatefulStage::Ending)
+    Ok(ask(Call::ReclaimComplete(env.client()?, scope), StatefulStage::Ending))
 }
 
 /// FREE_STATEID.
 pub(crate) fn free_stateid(env: &Env<'_>, stateid: Stateid) -> Result<Flow, Status> {
-    ask(Call::FreeStateid(env.client()?, env.stateid(stateid)?), StatefulStage::Ending)
+    Ok(ask(Call::FreeStateid(env.client()?, env.stateid(stateid)?), StatefulStage::Ending))
 }
 
 /// TEST_STATEID.
 pub(crate) fn test_stateid(env: &Env<'_>, stateids: Vec<Stateid>) -> Result<Flow, Status> {
-    ask(Call::TestStateids(env.client()?, stateids), StatefulStage::Testing)
+    Ok(ask(Call::TestStateids(env.client()?, stateids), StatefulStage::Testing))
 }
 
 /// CLOSE.
 pub(crate) fn close(env: &Env<'_>, stateid: Stateid) -> Result<Flow, Status> {
     env.current()?;
-    ask(Call::Close(env.named(stateid)?), StatefulStage::Closing)
+    Ok(ask(Call::Close(env.named(stateid)?), StatefulStage::Closing))
 }
 
 /// OPEN_DOWNGRADE.
@@ -125,7 +130,7 @@ pub(crate) fn downgrade(env: &Env<'_>, stateid: Stateid, access: u32, deny: u32)
     env.current()?;
     let access = Modes::from_wire(access).filter(|access| *access != Modes::NONE).ok_or(Status::INVAL)?;
     let share = Share { access, deny: Modes::from_wire(deny).ok_or(Status::INVAL)? };
-    ask(Call::Downgrade(env.named(stateid)?, share), StatefulStage::Stateid)
+    Ok(ask(Call::Downgrade(env.named(stateid)?, share), StatefulStage::Stateid))
 }
 
 /// LOCK.
@@ -141,7 +146,10 @@ pub(crate) fn lock(env: &Env<'_>, lock: Lock) -> Result<Flow, Status> {
         }
     };
     let (mode, claim) = (lock.mode, lock.claim);
-    ask(Call::Lock(LockRequest { client: env.client()?, file, locker, range, mode, claim }), StatefulStage::Locking)
+    Ok(ask(
+        Call::Lock(LockRequest { client: env.client()?, file, locker, range, mode, claim }),
+        StatefulStage::Locking,
+    ))
 }
 
 /// What LOCKT tests.
@@ -168,7 +176,7 @@ pub(crate) fn test_lock(env: &mut Env<'_>, tested: Tested) -> Result<Flow, Statu
 pub(crate) fn unlock(env: &Env<'_>, stateid: Stateid, offset: u64, length: u64) -> Result<Flow, Status> {
     env.current()?;
     let range = ByteRange::new(offset, length)?;
-    ask(Call::Unlock(env.named(stateid)?, range), StatefulStage::Stateid)
+    Ok(ask(Call::Unlock(env.named(stateid)?, range), StatefulStage::Stateid))
 }
 
 /// Writes a stateid, which is the COMPOUND's own from now on.
@@ -187,7 +195,7 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: StatefulStage, input: Input) -> R
     if let StatefulStage::JudgingType(test) = stage {
         let Outcome::Attributes(attributes) = input.outcome()? else { return Err(Status::SERVERFAULT) };
         return match attributes.file_type {
-            FileType::Regular => ask(Call::TestLock(test), StatefulStage::TestingLock),
+            FileType::Regular => Ok(ask(Call::TestLock(test), StatefulStage::TestingLock)),
             FileType::Directory => Err(Status::ISDIR),
             FileType::SymbolicLink => Err(Status::SYMLINK),
             _ => Err(Status::WRONG_TYPE),
@@ -208,20 +216,24 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: StatefulStage, input: Input) -> R
             // No implementation identifier.
             out.u32(0);
         }
-        (StatefulStage::CreatingSession, Answer::SessionCreated(created)) => tell_session(&mut env.context.out, &created),
+        (StatefulStage::CreatingSession, Answer::SessionCreated(created)) => {
+            tell_session(&mut env.context.out, &created);
+        }
         (StatefulStage::Binding(session), Answer::Done) => {
             env.context.out.put(&session.0);
             // CDFS4_FORE, and no RDMA.
             env.context.out.u32(1);
             env.context.out.put(&false);
         }
-        (StatefulStage::Ending, Answer::Done) | (StatefulStage::TestingLock, Answer::Done) => {}
+        (StatefulStage::Ending | StatefulStage::TestingLock, Answer::Done) => {}
         (StatefulStage::Closing, Answer::Done) => {
             // RFC 8881 §18.2.4: nothing that could be used again.
             env.context.current_stateid = None;
             write_stateid(&mut env.context.out, Stateid::INVALID);
         }
-        (StatefulStage::Stateid | StatefulStage::Locking, Answer::Lent(loan)) => tell_stateid(env, loan.stateid()),
+        (StatefulStage::Stateid | StatefulStage::Locking, Answer::Lent(loan)) => {
+            tell_stateid(env, loan.stateid());
+        }
         (StatefulStage::Locking | StatefulStage::TestingLock, Answer::Denied(denied)) => {
             tell_denied(&mut env.context.out, &denied);
             return Ok(Flow::Failed(Status::DENIED));

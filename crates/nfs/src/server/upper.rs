@@ -1,5 +1,6 @@
 //! NFS as an upper layer of RPC: calls become COMPOUNDs, COMPOUNDs become requests to file systems and to the group.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -60,7 +61,7 @@ pub enum Arguments {
     /// NULL.
     Null,
     /// COMPOUND, and who calls.
-    Compound(Compound, Option<Arc<Credentials>>),
+    Compound(Box<Compound>, Option<Arc<Credentials>>),
 }
 
 impl Decoder for Arguments {
@@ -117,8 +118,12 @@ impl NfsServer {
     /// A new connection; its memory comes from `pool`, on the pool's thread.
     pub fn new(config: ServerConfig, pool: &Pool) -> Self {
         let grants = config.exports.grants(config.client);
-        let shared =
-            Shared { exports: config.exports, grants, loans: HeldLoans::default(), account: Account::new(pool) };
+        let shared = Shared {
+            exports: config.exports,
+            grants,
+            loans: HeldLoans::default(),
+            account: Account::new(pool),
+        };
         Self {
             shared,
             slots: HeldSlots::default(),
@@ -145,7 +150,10 @@ impl NfsServer {
     }
 
     /// Who calls. A caller that is the same as before is not made again.
-    fn caller(&mut self, header: &CallHeader<'_>) -> Result<(Principal, Option<Arc<Credentials>>), ReplyStatus> {
+    fn caller(
+        &mut self,
+        header: &CallHeader<'_>,
+    ) -> Result<(Principal, Option<Arc<Credentials>>), ReplyStatus> {
         if header.credential.flavor == Flavor::NONE {
             return Ok((Principal::Nobody, None));
         }
@@ -257,7 +265,9 @@ impl NfsServer {
                 self.slots.lend(session, slot, loan.clone());
             }
             (Ok(Answer::Lent(loan)), _) => self.shared.loans.lend(loan.clone()),
-            (Ok(Answer::Anonymous), Asked::Anonymous(file, access)) => self.shared.loans.lend_anonymous(*file, *access),
+            (Ok(Answer::Anonymous), Asked::Anonymous(file, access)) => {
+                self.shared.loans.lend_anonymous(*file, *access);
+            }
             _ => {}
         }
     }
@@ -275,7 +285,7 @@ impl UpperLayer for NfsServer {
             return Ok(Arguments::Null);
         }
         let (principal, caller) = self.caller(header)?;
-        Ok(Arguments::Compound(Compound::new(principal), caller))
+        Ok(Arguments::Compound(Box::new(Compound::new(principal)), caller))
     }
 
     fn memory(&mut self, length: usize) -> Option<Buf> {
@@ -287,13 +297,19 @@ impl UpperLayer for NfsServer {
             return channel.reply(id, rpc::xdr::Writer::new().finish());
         };
         self.last = self.last.wrapping_add(1);
-        let running = Running::new(compound, caller, channel.writer());
+        let running = Running::new(*compound, caller, channel.writer());
         self.argument_bytes = self.argument_bytes.saturating_add(running.bytes());
         self.pending.insert(self.last, Pending { call: id, running, asked: Asked::Other });
         self.advance(now, channel, self.last, None);
     }
 
-    fn undecodable(&mut self, now: Instant, channel: &mut Channel<NoBody>, id: CallId, mut arguments: Arguments) {
+    fn undecodable(
+        &mut self,
+        now: Instant,
+        channel: &mut Channel<NoBody>,
+        id: CallId,
+        mut arguments: Arguments,
+    ) {
         if let Arguments::Compound(compound, _) = &mut arguments
             && compound.header().is_some()
         {

@@ -278,8 +278,11 @@ fn answer(client: ClientId, record: &Client) -> Exchanged {
 }
 
 fn wire_id(boot: u32, number: u32) -> ClientId {
-    let ([a, b, c, d], [e, f, g, h]) = (boot.to_be_bytes(), number.to_be_bytes());
-    ClientId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    let mut id = [0; 8];
+    for (byte, value) in id.iter_mut().zip(boot.to_be_bytes().into_iter().chain(number.to_be_bytes())) {
+        *byte = value;
+    }
+    ClientId(u64::from_be_bytes(id))
 }
 
 #[cfg(test)]

@@ -74,9 +74,9 @@ mod tests {
         let full = LEASE + RENEWAL;
         let tick = Duration::from_nanos(1);
         let at = |span| Instant::ZERO + span;
-        assert_eq!(lease.standing(at(full - tick)), Standing::Active);
+        assert_eq!(lease.standing(at(full.saturating_sub(tick))), Standing::Active);
         assert_eq!(lease.standing(at(full)), Standing::Courteous);
-        assert_eq!(lease.standing(at(full + COURTESY - tick)), Standing::Courteous);
+        assert_eq!(lease.standing(at((full + COURTESY).saturating_sub(tick))), Standing::Courteous);
         assert_eq!(lease.standing(at(full + COURTESY)), Standing::Over);
         lease.renew(at(full));
         lease.renew(at(tick));

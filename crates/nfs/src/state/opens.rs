@@ -164,7 +164,7 @@ pub struct Downgraded {
 /// All opens.
 #[derive(Debug)]
 pub struct Opens<F> {
-    opens: BTreeMap<StateidOther, Open<F>>,
+    table: BTreeMap<StateidOther, Open<F>>,
     by_file: BTreeMap<F, FileOpens>,
     by_owner: BTreeMap<StateOwner, BTreeMap<F, StateidOther>>,
 }
@@ -172,18 +172,18 @@ pub struct Opens<F> {
 impl<F: Ord + Clone + Debug> Opens<F> {
     /// None.
     pub fn new() -> Self {
-        Self { opens: BTreeMap::new(), by_file: BTreeMap::new(), by_owner: BTreeMap::new() }
+        Self { table: BTreeMap::new(), by_file: BTreeMap::new(), by_owner: BTreeMap::new() }
     }
 
     /// The open of that stateid.
     pub fn get(&self, other: StateidOther) -> Option<&Open<F>> {
-        self.opens.get(&other)
+        self.table.get(&other)
     }
 
     /// The opens of a file.
     pub fn of_file<'a>(&'a self, file: &F) -> impl Iterator<Item = &'a Open<F>> {
         let others = self.by_file.get(file).into_iter().flat_map(|opens| &opens.others);
-        others.filter_map(|other| self.opens.get(other))
+        others.filter_map(|other| self.table.get(other))
     }
 
     /// The opens of a client, by their stateids.
@@ -200,12 +200,12 @@ impl<F: Ord + Clone + Debug> Opens<F> {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.opens.len()
+        self.table.len()
     }
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.opens.is_empty()
+        self.table.is_empty()
     }
 
     /// Which open this owner has of this file.
@@ -228,7 +228,7 @@ impl<F: Ord + Clone + Debug> Opens<F> {
         let Opening { owner, file, share, id } = opening;
         let opens = self.by_file.entry(file.clone()).or_default();
         if let Some(other) = self.by_owner.get(&owner).and_then(|files| files.get(&file)).copied()
-            && let Some(open) = self.opens.get_mut(&other)
+            && let Some(open) = self.table.get_mut(&other)
         {
             opens.uncount(open.share);
             open.asked.insert(share);
@@ -245,7 +245,7 @@ impl<F: Ord + Clone + Debug> Opens<F> {
         let needed = ids.take(id, share.access);
         let open = Open { owner, file, seqid: 1, share, ids, asked: BTreeSet::from([share]) };
         let stateid = open.stateid(fresh);
-        self.opens.insert(fresh, open);
+        self.table.insert(fresh, open);
         Opened { stateid, unused: (!needed).then_some(id) }
     }
 
@@ -254,7 +254,7 @@ impl<F: Ord + Clone + Debug> Opens<F> {
     /// # Errors
     /// INVAL if it is not.
     pub fn downgrade(&mut self, other: StateidOther, share: Share) -> Result<Downgraded, Status> {
-        let open = self.opens.get_mut(&other).ok_or(Status::BAD_STATEID)?;
+        let open = self.table.get_mut(&other).ok_or(Status::BAD_STATEID)?;
         let kept: BTreeSet<Share> =
             open.asked.iter().copied().filter(|asked| share.contains(*asked)).collect();
         let together = kept.iter().copied().reduce(Share::union);
@@ -273,7 +273,7 @@ impl<F: Ord + Clone + Debug> Opens<F> {
 
     /// CLOSE: takes an open out.
     pub fn remove(&mut self, other: StateidOther) -> Option<Open<F>> {
-        let open = self.opens.remove(&other)?;
+        let open = self.table.remove(&other)?;
         if let Some(files) = self.by_owner.get_mut(&open.owner) {
             files.remove(&open.file);
             if files.is_empty() {

@@ -167,6 +167,7 @@ mod tests {
     }
 
     const BYTES: u64 = 24;
+    const MODEL: usize = 24;
 
     fn step() -> impl Strategy<Value = (u64, u64, Option<LockMode>)> {
         let mode = prop_oneof![Just(None), Just(Some(LockMode::Read)), Just(Some(LockMode::Write))];
@@ -178,7 +179,7 @@ mod tests {
         #[test]
         fn bytes_are_locked_as_a_model_says(steps in proptest::collection::vec(step(), 0..40)) {
             let mut ranges = Ranges::default();
-            let mut model = [None; BYTES as usize];
+            let mut model = [None; MODEL];
             for (first, last, mode) in steps {
                 match mode {
                     Some(mode) => ranges.lock(range(first, last), mode),

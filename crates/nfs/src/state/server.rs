@@ -231,7 +231,9 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
                 self.sessions.get(*session).map(|_| Answer::Done).ok_or(Status::BADSESSION.into())
             }
             Call::DestroySession(session) => self.destroy_session(*session),
-            Call::DestroyClientId(client) if parked.tried && self.clients.get(*client).is_none() => Ok(Answer::Done),
+            Call::DestroyClientId(client) if parked.tried && self.clients.get(*client).is_none() => {
+                Ok(Answer::Done)
+            }
             Call::DestroyClientId(client) => self.destroy_client(*client),
             Call::ReclaimComplete(client, scope) => self.reclaim_complete(*client, *scope),
             Call::Borrow(named) => {

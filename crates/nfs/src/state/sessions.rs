@@ -171,7 +171,7 @@ impl<M: Copy + Ord> Session<M> {
 /// All sessions.
 #[derive(Debug)]
 pub struct Sessions<M> {
-    sessions: BTreeMap<SessionId, Session<M>>,
+    by_id: BTreeMap<SessionId, Session<M>>,
     by_client: BTreeMap<ClientId, BTreeSet<SessionId>>,
     last: u64,
 }
@@ -179,7 +179,7 @@ pub struct Sessions<M> {
 impl<M: Copy + Ord> Sessions<M> {
     /// None.
     pub fn new() -> Self {
-        Self { sessions: BTreeMap::new(), by_client: BTreeMap::new(), last: 0 }
+        Self { by_id: BTreeMap::new(), by_client: BTreeMap::new(), last: 0 }
     }
 
     /// Makes one.
@@ -193,18 +193,18 @@ impl<M: Copy + Ord> Sessions<M> {
         }
         let id = SessionId(id);
         self.by_client.entry(client).or_default().insert(id);
-        self.sessions.insert(id, Session::new(client, attributes));
+        self.by_id.insert(id, Session::new(client, attributes));
         id
     }
 
     /// The session of that ID.
     pub fn get(&self, id: SessionId) -> Option<&Session<M>> {
-        self.sessions.get(&id)
+        self.by_id.get(&id)
     }
 
     /// The session of that ID, to be changed.
     pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session<M>> {
-        self.sessions.get_mut(&id)
+        self.by_id.get_mut(&id)
     }
 
     /// The sessions of a client.
@@ -219,7 +219,7 @@ impl<M: Copy + Ord> Sessions<M> {
 
     /// Takes one out.
     pub fn remove(&mut self, id: SessionId) -> Option<Session<M>> {
-        let session = self.sessions.remove(&id)?;
+        let session = self.by_id.remove(&id)?;
         if let Some(ids) = self.by_client.get_mut(&session.client) {
             ids.remove(&id);
             if ids.is_empty() {
@@ -231,18 +231,18 @@ impl<M: Copy + Ord> Sessions<M> {
 
     /// The sessions of which a connection that is gone still has slots: what they had executed is not known any more.
     pub fn lost_with(&self, member: M) -> Vec<SessionId> {
-        let lost = self.sessions.iter().filter(|(_, session)| session.is_lent_to(member));
+        let lost = self.by_id.iter().filter(|(_, session)| session.is_lent_to(member));
         lost.map(|(id, _)| *id).collect()
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.sessions.len()
+        self.by_id.len()
     }
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty()
+        self.by_id.is_empty()
     }
 }
 

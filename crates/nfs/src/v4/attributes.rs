@@ -181,10 +181,8 @@ fn encode_one(writer: &mut Writer, number: u32, source: &Source<'_>) {
         SUPPORTED_ATTRS => writer.put(&supported(*features)),
         SUPPATTR_EXCLCREAT => writer.put(&SETTABLE_EXCLUSIVE),
         TYPE => writer.u32(file_type(attributes.file_type)),
-        // FH4_PERSISTENT.
-        FH_EXPIRE_TYPE => writer.u32(0),
-        RDATTR_ERROR => writer.u32(Status::OK.0),
-        ACLSUPPORT => writer.u32(0),
+        // FH4_PERSISTENT, NFS4_OK, no lists.
+        FH_EXPIRE_TYPE | RDATTR_ERROR | ACLSUPPORT => writer.u32(0),
         LEASE_TIME => writer.u32(LEASE_SECONDS),
         CHANGE => writer.u64(attributes.change),
         SIZE => writer.u64(attributes.size),
@@ -196,7 +194,7 @@ fn encode_one(writer: &mut Writer, number: u32, source: &Source<'_>) {
         SYMLINK_SUPPORT => writer.put(&features.contains(Features::SYMBOLIC_LINKS)),
         NAMED_ATTR | CASE_INSENSITIVE => writer.put(&false),
         UNIQUE_HANDLES | CANSETTIME | CASE_PRESERVING | CHOWN_RESTRICTED | HOMOGENEOUS | NO_TRUNC => {
-            writer.put(&true)
+            writer.put(&true);
         }
         FILEHANDLE => writer.opaque(source.handle),
         FILEID => writer.u64(attributes.fileid),

@@ -572,19 +572,20 @@ fn read_directory(reader: &mut Reader<'_>) -> Result<ReadDirectory, Error> {
     Ok(ReadDirectory { cookie, verifier, max_count: reader.u32()?, attributes: reader.get()? })
 }
 
+fn create_how(reader: &mut Reader<'_>) -> Result<OpenHow, Error> {
+    Ok(match reader.enumeration(|mode| (mode < 4).then_some(mode))? {
+        0 => OpenHow::Unchecked(Sent::decode(reader)?),
+        1 => OpenHow::Guarded(Sent::decode(reader)?),
+        2 => OpenHow::Exclusive(Verifier(reader.fixed()?)),
+        _ => OpenHow::ExclusiveWith(Verifier(reader.fixed()?), Sent::decode(reader)?),
+    })
+}
+
 fn open(reader: &mut Reader<'_>) -> Result<Open, Error> {
     reader.u32()?;
     let (access, deny) = (reader.u32()?, reader.u32()?);
     let owner = state_owner(reader)?;
-    let how = match reader.bool()? {
-        false => OpenHow::NoCreate,
-        true => match reader.enumeration(|mode| (mode < 4).then_some(mode))? {
-            0 => OpenHow::Unchecked(Sent::decode(reader)?),
-            1 => OpenHow::Guarded(Sent::decode(reader)?),
-            2 => OpenHow::Exclusive(Verifier(reader.fixed()?)),
-            _ => OpenHow::ExclusiveWith(Verifier(reader.fixed()?), Sent::decode(reader)?),
-        },
-    };
+    let how = if reader.bool()? { create_how(reader)? } else { OpenHow::NoCreate };
     let claim = match reader.enumeration(|claim| (claim < 7).then_some(claim))? {
         0 => OpenClaim::Null(name(reader)?),
         1 => OpenClaim::Previous(reader.u32()? != 0),

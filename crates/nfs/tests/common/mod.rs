@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use buf::Pool;
 use filesystem::{
-    CoreId, Credentials, FileSystem, FileSystemQueue, Memory, MemoryOptions, Operation, QueueContext, Request, Tag, Time,
+    CoreId, Credentials, FileSystem, FileSystemQueue, Memory, MemoryOptions, Operation, QueueContext,
+    Request, Tag, Time,
 };
 use nfs::server::exports::{ClientRule, Export, Exports, FileKey, FileSystemId, Grant, Squash, Writes};
 use nfs::server::{Action, Input, NfsServer, ServerConfig, ServerIdentity};
@@ -479,11 +480,21 @@ impl Client {
     }
 
     /// Opens a file in `/data`, made if it is not there; its stateid and handle.
-    pub fn open(&mut self, bench: &mut Bench, name: &str, access: u32, deny: u32) -> Result<(Stateid, Vec<u8>), Status> {
+    pub fn open(
+        &mut self,
+        bench: &mut Bench,
+        name: &str,
+        access: u32,
+        deny: u32,
+    ) -> Result<(Stateid, Vec<u8>), Status> {
         let root = self.handle(bench, &["data"]);
         let mut results = self.call(
             bench,
-            &[op::putfh(&root), op::open(b"owner", access, deny, op::How::Unchecked(None), op::Claim::Null(name)), op::getfh()],
+            &[
+                op::putfh(&root),
+                op::open(b"owner", access, deny, op::How::Unchecked(None), op::Claim::Null(name)),
+                op::getfh(),
+            ],
         );
         if results.status != Status::OK {
             return Err(results.status);

@@ -270,7 +270,7 @@ fn whoever_does_not_renew_gives_way_and_only_then() {
     let mut bench = Bench::new(&[], 1);
     let [one, two] = [1, 2].map(|name| bench.client(name));
     bench.open('a', one, 1, ALONE).unwrap();
-    bench.pass(LEASE + RENEWAL - Duration::from_nanos(1));
+    bench.pass((LEASE + RENEWAL).saturating_sub(Duration::from_nanos(1)));
     bench.notice('b', Notice::Renew(two));
     assert_eq!(bench.open('b', two, 1, READING), Err(Status::SHARE_DENIED));
     bench.pass(Duration::from_nanos(1));
