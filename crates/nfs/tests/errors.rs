@@ -290,5 +290,8 @@ fn the_first_operation_decides() {
         assert_eq!(world.bench.call(peer, &call, &Caller::User(1)).status, status);
     }
     assert_eq!(old(newer(world.open)), world.open);
-    assert_eq!(world.two.status(&mut world.bench, &[op::putfh(&world.file), op::read(world.open, 0, 1)]), Status::BAD_STATEID);
+    assert_eq!(
+        world.two.status(&mut world.bench, &[op::putfh(&world.file), op::read(world.open, 0, 1)]),
+        Status::BAD_STATEID
+    );
 }
