@@ -3,6 +3,7 @@
 //!
 //! Scenarios on a shaped link choose its rate so that the knee lies inside. The machine decides whether it does.
 
+use crate::claims::grammar::Test;
 use crate::result::PointResult;
 use crate::scenario::sweep::Point;
 use crate::scenario::{Metric, Scenario, ToolKind};
@@ -29,10 +30,11 @@ pub fn outside(scenario: &Scenario, points: &[Point], results: &[PointResult]) -
 }
 
 /// Why a run is worth nothing whose arms all sat on the link at every point: it compared the link with itself. Streams are
-/// there to fill it.
+/// there to fill it, and so is a load whose claims ask of each arm by itself whether it does; [`outside`] still says which arms did.
 pub fn refusal(scenario: &Scenario, points: &[Point], results: &[PointResult]) -> Option<String> {
     let shares = shares(scenario, points, results);
     let link_alone = scenario.workload.tool != ToolKind::Iperf3
+        && compares_arms(scenario)
         && shares.len() > 1
         && shares.iter().all(|(_, (least, _))| *least >= FULL);
     let arms: Vec<&str> = shares.iter().map(|(key, _)| *key).collect();
@@ -42,6 +44,13 @@ pub fn refusal(scenario: &Scenario, points: &[Point], results: &[PointResult]) -
             arms.join(", ")
         )
     })
+}
+
+/// Whether a claim holds one arm against another. Without claims that can be tested, comparing arms is all that a scenario does.
+fn compares_arms(scenario: &Scenario) -> bool {
+    let tests = scenario.claims.iter().filter_map(|claim| Test::parse(claim.test.as_deref()?).ok());
+    let mut arms = tests.map(|test| test.arms().len()).peekable();
+    arms.peek().is_none() || arms.any(|arms| arms > 1)
 }
 
 /// The least and the most of the link's payload rate, per cent, that each arm had over the points; only arms with several.
@@ -112,6 +121,22 @@ mod tests {
         assert!(judged("AB", results("B", [116e6, 118e6])).unwrap().contains("arms A, B sat on the link"));
         assert_eq!(judged("AB", results("B", [60e6, 118e6])), None);
         assert_eq!(judged("A", Vec::new()), None, "one arm is not a comparison");
+    }
+
+    #[test]
+    fn a_run_whose_claims_ask_of_each_arm_by_itself_whether_it_fills_the_link_is_not_refused() {
+        let all: Vec<PointResult> = ["A", "B"].iter().flat_map(|arm| results(arm, [117e6, 118e6])).collect();
+        let judged = |tests: &[&str]| {
+            let claim = |(number, test): (usize, &&str)| {
+                toml::from_str(&format!("id='c{number}'\ntext='t'\ntest='{test}'")).unwrap()
+            };
+            let claims = tests.iter().enumerate().map(claim).collect();
+            refusal(&Scenario { claims, ..scenario("AB") }, &points(), &all)
+        };
+        let alone = ["line_rate(A) >= 90", "bandwidth(B) / bandwidth(B, bs=4k) >= 0.9"];
+        assert_eq!(judged(&alone), None);
+        assert!(judged(&[alone[0], "bandwidth(A) / bandwidth(B) >= 0.9"]).is_some());
+        assert!(judged(&[]).is_some());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::measure::kernel::PACKETS;
 use crate::measure::limits::{FOREIGN_PERCENT, FOREIGN_SECONDS};
 use crate::measure::process;
 use crate::measure::side::Spent;
@@ -181,10 +182,18 @@ fn configuration() -> String {
     })
 }
 
+/// Seconds of what is foreign that the kernel's threads for packets spent. Where interrupts are accounted apart, so is the time of these threads.
+pub(crate) fn foreign_packets(threads: &BTreeMap<String, f64>, interrupts: InterruptTime) -> f64 {
+    match interrupts {
+        InterruptTime::Apart => 0.0,
+        InterruptTime::Process => threads.get(PACKETS).copied().unwrap_or_default(),
+    }
+}
+
 /// The flags for others' use of the processors: what was foreign, and what the hypervisor gave to other machines.
 ///
-/// `packets` is the time of the kernel's own threads for packets, in seconds: where a link loses or shapes packets they do the sides' work, of which no side
-/// can be told. Whoever else sent so many packets would be seen by the time of its processes.
+/// `packets` are the seconds of [`foreign_packets`], which do not count: where a link loses or shapes packets these threads do the sides' work, of which no
+/// side can be told. Another process that sends so many packets is seen by its own time; packets of other machines are not seen here.
 pub(crate) fn contended(cpu: &Cpu, machine: &Machine, packets: f64) -> Vec<Flag> {
     let told = |seconds: f64| seconds > FOREIGN_SECONDS * f64::from(cpu.processors);
     let share = |seconds| if told(seconds) { percent(seconds, machine.all.all()) } else { 0.0 };
@@ -286,6 +295,14 @@ mod tests {
             matches!(&flags[..], [Flag::Contended { detail }] if detail.starts_with("12.5 %") && detail.contains("0.10 s of ksoftirqd")),
             "{flags:?}"
         );
+    }
+
+    #[test]
+    fn threads_for_packets_are_taken_out_of_what_is_foreign_only_where_they_are_in_it() {
+        let threads = BTreeMap::from([(PACKETS.to_owned(), 0.3), ("kernel_loop_seconds".to_owned(), 9.0)]);
+        assert!(near(foreign_packets(&threads, InterruptTime::Process), 0.3));
+        assert!(near(foreign_packets(&threads, InterruptTime::Apart), 0.0));
+        assert!(near(foreign_packets(&BTreeMap::new(), InterruptTime::Process), 0.0));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::cgroup::Method;
 use crate::measure::cpu::{self, Machine, account, contended, percent};
 use crate::measure::device::{self, Counters, Devices};
-use crate::measure::kernel::{self, KernelThreads};
+use crate::measure::kernel::KernelThreads;
 use crate::measure::limits::{
     EDGE_SECONDS, INTERVAL_SECONDS, LOOK_AT_KERNEL_EVERY, LOOK_EVERY, SAMPLE_EVERY, SAMPLE_TREES_EVERY,
     SAMPLES, SHORTEST_INTERVAL,
@@ -297,11 +297,11 @@ impl Record {
             (name.clone(), percent(now.busy - before.busy, to - from))
         };
         let intervals = self.intervals(from, to)?;
-        let mut cpu = account(&machine, &spent, cpu::interrupt_time());
+        let interrupts = cpu::interrupt_time();
+        let mut cpu = account(&machine, &spent, interrupts);
         cpu.machine_percent = range(&intervals, machine.all.percent());
         let threads = self.kernel(from, to).unwrap_or_default();
-        let packets = threads.get(kernel::PACKETS).copied().unwrap_or_default();
-        let mut flags = contended(&cpu, &machine, packets);
+        let mut flags = contended(&cpu, &machine, cpu::foreign_packets(&threads, interrupts));
         let (busiest, throttled) = self.looked(from, to, &machine).unwrap_or_default();
         flags.extend(throttled);
         Some(Counted {
