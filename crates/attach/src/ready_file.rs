@@ -1,5 +1,6 @@
 //! The ready file: notifies scripts that the device is there, and where.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -12,6 +13,16 @@ pub(crate) fn write(path: &Path, line: &str) -> Result<()> {
         .with_context(|| format!("the ready file {} cannot be written", path.display()))
 }
 
+/// Takes away the file of an earlier adapter: while there is one, scripts believe that the device is there.
+pub(crate) fn remove(path: Option<&Path>) -> Result<()> {
+    match path.map(|path| (path, std::fs::remove_file(path))) {
+        Some((path, Err(error))) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("the old ready file {} cannot be removed", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -21,5 +32,9 @@ mod tests {
         super::write(&path, "nbd 127.0.0.1:10809").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "nbd 127.0.0.1:10809\n");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        super::remove(Some(&path)).unwrap();
+        assert!(!path.exists() && super::remove(Some(&path)).is_ok());
+        let said = super::remove(Some(folder.path())).unwrap_err().to_string();
+        assert!(said.contains("the old ready file"), "{said}");
     }
 }

@@ -7,7 +7,7 @@ mod common;
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use common::{Server, begin, ended, program, run, run_in_vain, stamped, succeeded, until};
+use common::{Server, begin, ended, program, run, run_in_vain, stamped, succeeded, until, until_or};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
@@ -225,6 +225,7 @@ fn a_start_that_fails_leaves_nothing_behind() {
         vec!["attach", "file:/no/such", &place("vhost"), "--as", "vhost-user", "--ready-file", &ready],
         vec!["attach", "file:/no/such", &place("mounted"), "--as", "fuse", "--ready-file", &ready],
     ] {
+        std::fs::write(&ready, "an earlier adapter's").unwrap();
         run_in_vain(&arguments);
         for left in ["socket", "vhost", "mounted", "ready"] {
             assert!(!folder.path().join(left).exists(), "{arguments:?} leaves {left}");
@@ -237,21 +238,23 @@ fn a_start_that_fails_leaves_nothing_behind() {
 fn an_adapter_that_stops_leaves_its_far_end() {
     let folder = tempdir().unwrap();
     let server = Server::start(folder.path(), &["disk=ram:1M"]);
-    let told =
-        |what: &str| std::fs::read_to_string(folder.path().join("server.log")).unwrap().matches(what).count();
+    let log = || std::fs::read_to_string(folder.path().join("server.log")).unwrap();
+    let told = |what: &str| log().matches(what).count();
     let (logins, ends) = (|| told(" login peer="), || told(" ended peer="));
     // An iSCSI volume is looked at by a session of its own before it is used by another; an NVMe host says once that it is in.
     for (url, expected) in [(server.iscsi_url("disk"), 2), (server.nvme_url("disk"), 3)] {
-        let (socket, ready) = (folder.path().join("socket"), folder.path().join("ready-adapter"));
+        // A file of its own for each: the one that has ended leaves its.
+        let (socket, ready) =
+            (folder.path().join("socket"), folder.path().join(format!("ready-for-{expected}")));
         let mut command = std::process::Command::new(program());
         command.arg("attach").arg(url).arg(format!("unix:{}", socket.display()));
         command.args(["--as", "nbd", "--ready-file"]).arg(&ready);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         until(|| ready.exists().then_some(()));
-        until(|| (logins() == expected).then_some(()));
+        until_or(|| (logins() == expected).then_some(()), log);
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         ended(&mut child);
-        until(|| (ends() >= expected).then_some(()));
+        until_or(|| (ends() >= expected).then_some(()), log);
         assert_eq!((logins(), ends()), (expected, expected), "it came back");
     }
     server.stop();

@@ -55,6 +55,7 @@ pub struct FuseConfig {
 pub fn serve(config: &FuseConfig, say: &dyn Fn(&str)) -> Result<()> {
     let opening = WhileOpening::begin()?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
+    ready_file::remove(config.ready_file.as_deref())?;
     config.cores.bind()?;
     let point = MountPoint::prepare(&config.path)?;
     let client = Client::start(&config.cores.client()).context("the event loops cannot be started")?;

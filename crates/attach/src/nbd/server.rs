@@ -58,6 +58,7 @@ pub fn serve(config: &NbdConfig, say: &dyn Fn(&str)) -> Result<()> {
     let (tell, news) = mpsc::channel();
     let early = Early::watch(tell.clone(), News::Asked)?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
+    ready_file::remove(config.ready_file.as_deref())?;
     config.cores.bind()?;
     let count = config.cores.count();
     let cluster = Cluster::new(count, config.cores.reactor()).context("the event loops cannot be made")?;

@@ -88,6 +88,7 @@ pub struct UblkConfig {
 pub fn serve(config: &UblkConfig, say: &dyn Fn(&str)) -> Result<()> {
     let opening = WhileOpening::begin()?;
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("signals cannot be caught")?;
+    ready_file::remove(config.ready_file.as_deref())?;
     config.cores.bind()?;
     let mut driver = Driver::open()?;
     let client = Client::start(&config.cores.client()).context("the event loops cannot be started")?;

@@ -58,6 +58,7 @@ type CoreThread = JoinHandle<io::Result<()>>;
 pub fn serve(config: &VhostConfig, say: &dyn Fn(&str)) -> Result<()> {
     let (tell, news) = mpsc::channel();
     let _signals = Early::watch(tell.clone(), News::Asked)?;
+    ready_file::remove(config.ready_file.as_deref())?;
     config.cores.bind()?;
     let count = config.cores.count();
     let cluster = Cluster::new(count, config.cores.reactor()).context("the event loops cannot be made")?;
