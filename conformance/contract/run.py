@@ -78,6 +78,15 @@ def tests(folder):
             if found.returncode != 0 or not found.stdout.startswith(f"equal: {SIZE} bytes"):
                 raise RuntimeError(found.stdout + found.stderr)
 
+    def cached(mode):
+        # A remote capacity volume, a remote fast one, and a cache that is served.
+        with Linerate(folder, ("ram=ram:24M", "fast=ram:2M", f"cache=cache=[ram:2M,ram:24M]?mode={mode}")) as server:
+            judge(f"cache=[ram:2M,{server.nvme('ram')}]?mode={mode}")
+            judge(f"cache=[{server.nvme('fast')},ram:24M]?mode={mode}")
+            judge(server.nvme("cache"))
+
+    for mode in ("through", "back"):
+        yield f"cache, {mode}", lambda mode=mode: cached(mode)
     for protocol in ("iscsi", "nvme", "iser", "nvme_rdma"):
         for volume in ("ram", "file", "wide"):
             yield f"{protocol}, {volume}", lambda protocol=protocol, volume=volume: served(protocol, volume, "auto")

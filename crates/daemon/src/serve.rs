@@ -114,7 +114,15 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
     let lost = loss::lines(controller.opened());
     let counted = statistics::lines(controller.opened());
     let packets = statistics::packets(&roce);
-    for line in counted.into_iter().chain(packets).chain(controller.reloads_line()).chain(told).chain(lost) {
+    let caches = statistics::caches(controller.opened());
+    for line in counted
+        .into_iter()
+        .chain(caches)
+        .chain(packets)
+        .chain(controller.reloads_line())
+        .chain(told)
+        .chain(lost)
+    {
         say(&line);
     }
     outcome
@@ -144,7 +152,8 @@ fn control(controller: &mut Controller, options: ServeOptions<'_>, say: &dyn Fn(
                 controller.stop();
             }
             Asked::Reload => {
-                for line in rescan::lines(controller.opened()) {
+                let told = rescan::lines(controller.opened());
+                for line in told.into_iter().chain(statistics::caches(controller.opened())) {
                     say(&line);
                 }
                 let Some(source) = options.source else { continue };

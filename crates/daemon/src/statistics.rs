@@ -15,6 +15,12 @@ pub(crate) fn lines(volumes: &[Opened]) -> Vec<String> {
     counting.map(|(name, counted)| format!("volume {name} counted{}", list(&counted))).collect()
 }
 
+/// A line for each volume that is a cache.
+pub(crate) fn caches(volumes: &[Opened]) -> Vec<String> {
+    let caches = volumes.iter().filter_map(|entry| Some((&entry.name, entry.volume.cache()?.status())));
+    caches.map(|(name, status)| format!("cache {name} {status}")).collect()
+}
+
 /// A line for each event loop: its longest turn since it serves, and how many were above a millisecond.
 pub(crate) fn turns(cores: &[Arc<Turns>]) -> Vec<String> {
     let line = |(core, turns): (usize, &Arc<Turns>)| {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use buf::{Account, Pool};
 use host::{
-    Accepted, AdapterError, AdapterPair, DatagramEndpoint, Dialer, Endpoint, EndpointId, Event, Kind,
+    Accepted, AdapterError, AdapterPair, DatagramEndpoint, Dialer, Endpoint, EndpointId, Event, Kind, Level,
     OpenSocket, Refusal, Service, World,
 };
 use iscsi::datamover::iser::target_needs;
@@ -27,6 +27,7 @@ use crate::groups::Groups;
 use crate::iscsi_target::{AdapterTarget, IscsiTarget, IserTarget, Newcomer, RoceTarget};
 use crate::iwarp_link::{self, IwarpLink};
 use crate::kind_core::KindCore;
+use crate::leaving_volumes::LeavingVolumes;
 use crate::limits::NEWCOMERS;
 use crate::message::{Inbound, Member, Message};
 use crate::nvme_controller::{AdapterController, NvmeController, RdmaController, RoceController};
@@ -42,6 +43,7 @@ struct Shared {
     coordinator: Coordinator,
     /// Cores that have neither connections nor queues any more.
     closed: u16,
+    leaving: LeavingVolumes,
 }
 
 /// How far a core is on its way from serving to its end.
@@ -113,7 +115,14 @@ impl Core {
             let mut watch = VolumeWatch::new(waker);
             watch.add(&catalogue.volumes);
             let coordinator = Coordinator::new(postbox.cores(), &catalogue);
-            Shared { groups: Groups::new(), owner: Owner::default(), watch, coordinator, closed: 0 }
+            Shared {
+                groups: Groups::new(),
+                owner: Owner::default(),
+                watch,
+                coordinator,
+                closed: 0,
+                leaving: LeavingVolumes::default(),
+            }
         });
         let (announced, prepared, stage) = (None, None, Stage::Serving);
         let (sockets, ports) = (Sockets::default(), Ports::default());
@@ -190,6 +199,10 @@ impl Core {
             }
         }
         self.catalogue.refresh();
+        if let Some(shared) = &mut self.shared {
+            let gone = before.volumes.into_iter().filter(|served| self.catalogue.volume(served.id).is_none());
+            shared.leaving.withdraw(gone);
+        }
         let before = std::mem::replace(&mut self.portals, portals);
         self.volumes.commit();
         self.open_ports();
@@ -444,7 +457,11 @@ impl Core {
         while let Some(outcome) = shared.coordinator.poll() {
             match outcome {
                 coordinator::Outcome::Begin(round) => hub.post_all(|| round.message()),
-                coordinator::Outcome::Observe(event) => self.config.observer.observe(event),
+                coordinator::Outcome::Observe(event) => {
+                    if let Some(event) = shared.leaving.hear(event, self.volumes.context()) {
+                        self.config.observer.observe(event);
+                    }
+                }
             }
         }
         while let Some((to, answer)) = shared.groups.poll() {
@@ -455,6 +472,26 @@ impl Core {
                 Outcome::Broadcast(fence) => self.volumes.hub.post_all(|| Message::Fence(fence.clone())),
                 Outcome::Answer(to, answer) => self.volumes.hub.post_member(to, answer),
             }
+        }
+    }
+
+    /// No core has a queue any more: what needs it is left in order.
+    fn begin_leaving(&mut self, now: Instant) {
+        let Some(shared) = &mut self.shared else { return };
+        let volumes = self.catalogue.volumes.iter().map(|served| Arc::clone(&served.volume));
+        shared.leaving.begin_last(volumes, self.volumes.context());
+        self.leave(now);
+    }
+
+    /// Goes on with that; all cores end when it is over.
+    fn leave(&mut self, now: Instant) {
+        let Some(shared) = &mut self.shared else { return };
+        for error in shared.leaving.take_failed() {
+            let event = Event::new(Kind::Io, format!("a volume cannot be left in order: {error}"));
+            self.config.journal.record(event.at(Level::Warn));
+        }
+        if shared.leaving.poll(now, |event| self.config.observer.observe(event)) {
+            self.volumes.hub.post_all(|| Message::Finish);
         }
     }
 
@@ -479,7 +516,7 @@ impl Core {
             Message::Closed => {
                 shared.closed += 1;
                 if shared.closed == self.volumes.hub.cores() {
-                    self.volumes.hub.post_all(|| Message::Finish);
+                    self.begin_leaving(now);
                 }
             }
             Message::Deliver(..)
@@ -601,6 +638,7 @@ impl Service for Core {
         self.sockets.wake_owners(ready);
         self.ports.wake_owners(ready);
         self.close(now);
+        self.leave(now);
     }
 
     fn handle_gone(&mut self, now: Instant, endpoint: EndpointId) {
@@ -611,8 +649,10 @@ impl Service for Core {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let shared = self.shared.as_ref().and_then(|shared| shared.groups.poll_timeout());
-        [shared, self.volumes.hub.queues().poll_timeout()].into_iter().flatten().min()
+        let shared = self.shared.as_ref();
+        let groups = shared.and_then(|shared| shared.groups.poll_timeout());
+        let leaving = shared.and_then(|shared| shared.leaving.poll_timeout());
+        [groups, leaving, self.volumes.hub.queues().poll_timeout()].into_iter().flatten().min()
     }
 
     fn is_finished(&self) -> bool {

@@ -44,6 +44,11 @@ impl<K: ServedKind> KindCore<K> {
         Ok(Self { hub, context, fences: HashMap::new() })
     }
 
+    /// What its queues are opened with.
+    pub(crate) fn context(&self) -> &QueueContext {
+        &self.context
+    }
+
     /// Opens the queues that are missing, all or none of them, and shows them to nobody.
     pub(crate) fn prepare(&self, served: &[K::Served]) -> Result<(), ProposalError> {
         self.hub.queues().prepare(served, &self.context)

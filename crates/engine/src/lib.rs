@@ -29,6 +29,7 @@ mod iscsi_target;
 mod iwarp_link;
 mod kind;
 mod kind_core;
+mod leaving_volumes;
 mod limits;
 mod message;
 mod nvme_controller;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use backends::{LocalOpener, SystemResolver, SystemSecrets};
+use cache::CacheOpener;
 use engine::remote::{self, RemoteOpener};
 use host::{Dialer, Storage};
 use ibverbs::SystemAdapters;
@@ -31,6 +32,7 @@ pub fn openers(storage: &Arc<dyn Storage>, dialer: &Arc<dyn Dialer>) -> Openers 
         .with(Arc::new(LocalOpener(Arc::clone(storage))))
         .with(Arc::new(remote))
         .with(Arc::new(shared))
+        .with(Arc::new(CacheOpener { entropy: Arc::new(|| Box::new(SystemEntropy)) }))
 }
 
 /// A volume of which everything that may block is done: files are open, secrets read, names of machines looked up. What is left to do for a
@@ -170,6 +172,13 @@ pub fn try_here(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Result<Tried, Op
     match &url.source {
         Source::Iscsi(url) => remote::read_secrets(&url.options, &SystemSecrets).map(|_| Tried::Elsewhere),
         Source::Nvme(_) => Ok(Tried::Elsewhere),
+        Source::Composite(composite) if composite.kind == "cache" => {
+            // What they make together shows when it is opened.
+            let tried = composite.children.iter().map(|child| try_here(child, storage));
+            let tried = tried.collect::<Result<Vec<_>, _>>()?;
+            let here = tried.iter().all(|tried| *tried == Tried::Here);
+            Ok(if here { Tried::Here } else { Tried::Elsewhere })
+        }
         _ => backends::open(url, storage).map(|_| Tried::Here),
     }
 }

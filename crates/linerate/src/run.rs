@@ -8,7 +8,7 @@ use names::{FileSource, Filter, Source, VolumeUrl};
 use protocol::Instant;
 use reactor::{Cluster, Config};
 use rustix::fs::{Access, FlockOperation};
-use volume::{Features, OpenError, Volume};
+use volume::{Features, Leaving, OpenError, Volume};
 
 use crate::check::{Check, CheckPlan, CheckResult};
 use crate::checksum::{ChecksumPlan, Sum};
@@ -46,7 +46,13 @@ fn run_on<J: Job>(cluster: Cluster<()>, make: impl FnOnce(Environment) -> J) -> 
 /// A step that follows when volumes are open.
 type Next<J> = Box<dyn FnOnce(&[Arc<dyn Volume>], &Environment) -> Result<J, OpenError>>;
 
-/// Opens volumes one after the other, then runs a job on them.
+/// What came of a job, while its volumes are left in order.
+struct Ended<J: Job> {
+    leaving: Leaving,
+    output: Result<J::Output, Error>,
+}
+
+/// Opens volumes one after the other, then runs a job on them, and leaves them in order.
 struct Opened<J: Job> {
     environment: Environment,
     /// What the user called them.
@@ -57,6 +63,7 @@ struct Opened<J: Job> {
     volumes: Vec<Arc<dyn Volume>>,
     next: Option<Next<J>>,
     job: Option<J>,
+    ended: Option<Ended<J>>,
     /// Ends the opening at once; what follows it listens for itself.
     stop: Stop,
 }
@@ -77,6 +84,7 @@ impl<J: Job> Opened<J> {
             volumes: Vec::new(),
             next: Some(next),
             job: None,
+            ended: None,
             stop: Stop::new(),
         }
     }
@@ -102,6 +110,12 @@ impl<J: Job> Opened<J> {
         Some(result.map(|volume| self.volumes.push(volume)).map_err(|error| Error::Open { url, error }))
     }
 
+    /// Leaves the volumes in order. One that cannot be is as after a crash: nothing is lost by that.
+    fn leave(&mut self, output: Result<J::Output, Error>) {
+        let leaving = Leaving::begin(self.volumes.iter().cloned(), &self.environment.without_pool());
+        self.ended = Some(Ended { leaving, output });
+    }
+
     fn start(&mut self) -> Result<(), Error> {
         let Some(next) = self.next.take() else { return Ok(()) };
         let url = self.names.last().cloned().unwrap_or_default();
@@ -114,20 +128,30 @@ impl<J: Job<Output: Explain>> Job for Opened<J> {
     type Output = Result<J::Output, Error>;
 
     fn poll(&mut self, now: Instant) -> Option<Self::Output> {
-        while self.job.is_none() {
+        while self.job.is_none() && self.ended.is_none() {
             let step = if self.volumes.len() < self.urls.len() { self.open_next(now)? } else { self.start() };
             if let Err(error) = step {
-                return Some(Err(error));
+                self.leave(Err(error));
             }
         }
-        let output = self.job.as_mut()?.poll(now)?;
-        Some(Ok(explained(output, &self.volumes)))
+        if let Some(job) = &mut self.job {
+            let output = explained(job.poll(now)?, &self.volumes);
+            self.job = None;
+            self.leave(Ok(output));
+        }
+        if !self.ended.as_mut()?.leaving.poll(now) {
+            return None;
+        }
+        self.ended.take().map(|ended| ended.output)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.job {
             Some(job) => job.poll_timeout(),
-            None => self.opening.as_ref().and_then(Opening::poll_timeout),
+            None => match &self.ended {
+                Some(ended) => ended.leaving.poll_timeout(),
+                None => self.opening.as_ref().and_then(Opening::poll_timeout),
+            },
         }
     }
 

@@ -12,6 +12,7 @@
 
 extern crate alloc;
 
+mod cache;
 #[cfg(feature = "std")]
 pub mod contract;
 mod error;
@@ -20,6 +21,8 @@ mod failure;
 pub mod filter;
 mod geometry;
 mod identity;
+#[cfg(feature = "std")]
+mod leaving;
 #[cfg(feature = "std")]
 mod listeners;
 #[cfg(feature = "std")]
@@ -45,10 +48,13 @@ mod volume;
 mod volume_id;
 mod waiting_completions;
 
+pub use cache::{CacheControl, CacheMode, CacheState, CacheStatus, LeaveMode};
 pub use error::VolumeErrorKind;
 pub use failure::Failure;
 pub use geometry::{Changes, Extent, Features, Geometry, Limits};
 pub use identity::{Designator, Identity};
+#[cfg(feature = "std")]
+pub use leaving::Leaving;
 #[cfg(feature = "std")]
 pub use listeners::Listeners;
 #[cfg(feature = "std")]

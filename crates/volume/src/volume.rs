@@ -12,8 +12,8 @@ use protocol::Instant;
 
 use crate::statistics::StatsSnapshot;
 use crate::{
-    Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError, PathState,
-    QueueContext, QueueFull, Request, Tag,
+    CacheControl, Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError,
+    PathState, QueueContext, QueueFull, Request, Tag,
 };
 
 /// The control side of a volume. It exists only once its geometry is known.
@@ -62,6 +62,10 @@ pub trait Volume: Send + Sync + fmt::Debug {
     }
     /// What the outermost [`Stats`](crate::filter::Stats) filter before it has counted; `None` if there is none.
     fn statistics(&self) -> Option<StatsSnapshot> {
+        None
+    }
+    /// What it tells of itself as a cache, and how it is detached; `None` if it, or what is before it, is none.
+    fn cache(&self) -> Option<&dyn CacheControl> {
         None
     }
     /// The data side for one core, to be used only on that core's thread. The context's waker is woken whenever a completion may have become

@@ -79,6 +79,10 @@ macro_rules! same_control {
         fn copied(&self) -> Option<u64> {
             self.inner.copied()
         }
+
+        fn cache(&self) -> Option<&dyn crate::CacheControl> {
+            self.inner.cache()
+        }
     };
 }
 use same_control;

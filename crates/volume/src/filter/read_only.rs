@@ -8,8 +8,8 @@ use protocol::Instant;
 use super::front::Front;
 use crate::statistics::StatsSnapshot;
 use crate::{
-    Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError, PathState,
-    QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    CacheControl, Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError,
+    PathState, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 /// Refuses everything that writes.
@@ -77,6 +77,10 @@ impl Volume for ReadOnly {
 
     fn statistics(&self) -> Option<StatsSnapshot> {
         self.inner.statistics()
+    }
+
+    fn cache(&self) -> Option<&dyn CacheControl> {
+        self.inner.cache()
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
