@@ -1,5 +1,7 @@
 //! What a queue is doing: one job for each request, and for its own work in the background.
 
+use core::mem::take;
+
 use buf::{Buf, BufList};
 use volume::{ComparedWrite, Durability, Extent, Tag, VolumeErrorKind};
 
@@ -153,7 +155,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub(crate) fn new(tag: Option<Tag>, work: Work) -> Self {
+    fn blank(tag: Option<Tag>, work: Work) -> Self {
         Self {
             tag,
             work,
@@ -175,5 +177,20 @@ impl Job {
             supersedes: false,
             changes: false,
         }
+    }
+
+    /// Boxed, as it moves at each of its steps.
+    pub(crate) fn new(tag: Option<Tag>, work: Work) -> Box<Self> {
+        Box::new(Self::blank(tag, work))
+    }
+
+    /// Lets go of everything that a job which has ended holds, but for the memory of its lists: the next one uses it.
+    pub(crate) fn empty(&mut self) {
+        let (mut pins, mut pieces, mut parts) =
+            (take(&mut self.pins), take(&mut self.pieces), take(&mut self.parts));
+        pins.clear();
+        pieces.clear();
+        parts.clear();
+        *self = Self { pins, pieces, parts, ..Self::blank(None, Work::Flush) };
     }
 }

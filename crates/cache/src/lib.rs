@@ -18,6 +18,7 @@ mod job;
 mod layout;
 mod limits;
 mod map_block;
+mod numbers;
 mod opener;
 mod opening;
 mod options;

@@ -22,6 +22,8 @@ pub(crate) const IDLE: Duration = Duration::from_secs(1);
 pub(crate) const MAX_TRANSFER: u32 = 1 << 20;
 /// Requests of one queue at a time: each may have several under way at the volumes below.
 pub(crate) const DEPTH: u32 = 256;
+/// Ended jobs whose memory a queue keeps for the next ones, some hundred bytes each: as many as most loads have under way.
+pub(crate) const SPARE_JOBS: usize = 64;
 /// Bytes of a queue's own memory for requests that lie in several places, and for comparisons: some of the longest ones. Taken only when used.
 pub(crate) const OWN_MEMORY: usize = 16 << 20;
 /// Map blocks that one commit writes, and so the most memory that it needs beside: 1 MiB with blocks of 4 KiB. What has changed beyond that is the next one's.

@@ -104,7 +104,13 @@ pub(crate) struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     pub(crate) fn new(layout: &'a Layout) -> Self {
-        Self { layout, list: Vec::new() }
+        Self::within(layout, Vec::new())
+    }
+
+    /// The same, in the memory of a list that is not used any more.
+    pub(crate) fn within(layout: &'a Layout, mut list: Vec<Piece>) -> Self {
+        list.clear();
+        Self { layout, list }
     }
 
     /// `count` pages from `first` of a slot, which lie `before` pages behind the request's beginning.

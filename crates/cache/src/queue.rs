@@ -3,7 +3,6 @@
 //! A request locks its blocks, is planned, goes in pieces to the two volumes, and ends when all of them have, or when a commit of the map or a flush has made it durable. What
 //! each step means for data is in [`crate::state`]; here is only what happens when.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -18,8 +17,9 @@ use crate::child::Child;
 use crate::commit::Need;
 use crate::directory::SlotId;
 use crate::job::{Commit, CommitStage, DetachStage, Job, JobId, Release, Work, WriteBackStage};
-use crate::limits::{INSERTIONS, OWN_MEMORY, RETRY, TICK, TURNS, WRITE_BACKS};
+use crate::limits::{INSERTIONS, OWN_MEMORY, RETRY, SPARE_JOBS, TICK, TURNS, WRITE_BACKS};
 use crate::map_block::{self, Place};
+use crate::numbers::ByNumber;
 use crate::page_set::PageSet;
 use crate::plan::{Piece, Side};
 use crate::range_locks::{LockMode, Ticket};
@@ -72,10 +72,12 @@ pub(crate) struct CacheQueue {
     capacity: Child,
     polls: PollList,
     waker: Waker,
-    jobs: HashMap<JobId, Job>,
+    jobs: ByNumber<JobId, Box<Job>>,
+    /// Jobs that have ended, for the next ones.
+    spare: Vec<Box<Job>>,
     /// Jobs that wait for their locks.
-    locking: HashMap<Ticket, JobId>,
-    flights: HashMap<Tag, Flight>,
+    locking: ByNumber<Ticket, JobId>,
+    flights: ByNumber<Tag, Flight>,
     last: u64,
     streams: Streams,
     account: Account,
@@ -120,9 +122,10 @@ impl CacheQueue {
             capacity,
             polls,
             waker: context.waker.clone(),
-            jobs: HashMap::new(),
-            locking: HashMap::new(),
-            flights: HashMap::new(),
+            jobs: ByNumber::default(),
+            spare: Vec::new(),
+            locking: ByNumber::default(),
+            flights: ByNumber::default(),
             last: 0,
             streams: Streams::new(bypass),
             account: Account::new(&context.pool),
@@ -200,7 +203,13 @@ impl CacheQueue {
             Operation::QueryAllocation { extent } => Work::Query { extent },
             _ => return self.complete(tag, Err(VolumeErrorKind::Unsupported.into())),
         };
-        let mut job = Job::new(Some(tag), work);
+        let mut job = match self.spare.pop() {
+            Some(mut spare) => {
+                (spare.tag, spare.work) = (Some(tag), work);
+                spare
+            }
+            None => Job::new(Some(tag), work),
+        };
         let id = JobId(self.next_id());
         let Some(extent) = extent else { return self.start_flush(id, job) };
         let granted = {
@@ -269,7 +278,7 @@ impl CacheQueue {
     // To the volumes and back.
 
     /// Sends a job's only piece on its way: most reads and writes are one, and take no memory for a list.
-    fn issue_one(&mut self, id: JobId, mut job: Job, pieces: Vec<Piece>, operation: Operation) {
+    fn issue_one(&mut self, id: JobId, mut job: Box<Job>, pieces: Vec<Piece>, operation: Operation) {
         let side = pieces.first().map_or(Side::Capacity, |piece| piece.side);
         job.left = 1;
         job.pieces = pieces;
@@ -279,7 +288,7 @@ impl CacheQueue {
     }
 
     /// Sends pieces on their way.
-    fn issue(&mut self, id: JobId, mut job: Job, pieces: Vec<Piece>, operations: Vec<Operation>) {
+    fn issue(&mut self, id: JobId, mut job: Box<Job>, pieces: Vec<Piece>, operations: Vec<Operation>) {
         job.left = operations.len();
         job.pieces = pieces;
         job.flush_failures = self.shared.state.lock().flush_failures;
@@ -468,7 +477,7 @@ impl CacheQueue {
     }
 
     /// Ends a job: what it holds is free for others.
-    fn end(&mut self, mut job: Job, result: Result<Outcome, Failure>) {
+    fn end(&mut self, mut job: Box<Job>, result: Result<Outcome, Failure>) {
         {
             let mut state = self.shared.state.lock();
             job.pins.drain(..).for_each(|id| state.directory.unpin(id));
@@ -485,6 +494,10 @@ impl CacheQueue {
         if let Some(tag) = job.tag {
             self.complete(tag, result);
         }
+        if self.spare.len() < SPARE_JOBS {
+            job.empty();
+            self.spare.push(job);
+        }
     }
 
     fn complete(&mut self, tag: Tag, result: Result<Outcome, Failure>) {
@@ -494,8 +507,9 @@ impl CacheQueue {
 
     // Reads.
 
-    fn start_read(&mut self, id: JobId, mut job: Job, extent: Extent) {
-        let planned = self.shared.state.lock().plan_read(extent, &mut job.pins);
+    fn start_read(&mut self, id: JobId, mut job: Box<Job>, extent: Extent) {
+        let list = core::mem::take(&mut job.pieces);
+        let planned = self.shared.state.lock().plan_read(extent, &mut job.pins, list);
         let pieces = match planned {
             Ok(pieces) => pieces,
             Err(kind) => {
@@ -550,7 +564,7 @@ impl CacheQueue {
         buffers
     }
 
-    fn read_moved(&mut self, id: JobId, mut job: Job) {
+    fn read_moved(&mut self, id: JobId, mut job: Box<Job>) {
         {
             let mut state = self.shared.state.lock();
             job.pins.drain(..).for_each(|pin| state.directory.unpin(pin));
@@ -652,7 +666,7 @@ impl CacheQueue {
         self.issue(id, insertion, pieces, operations);
     }
 
-    fn insert_moved(&mut self, job: Job) {
+    fn insert_moved(&mut self, job: Box<Job>) {
         self.insertions = self.insertions.saturating_sub(1);
         if let Work::Insert { slots } = &job.work {
             let stayed = job.fast_path == self.shared.fast_path();
@@ -670,7 +684,7 @@ impl CacheQueue {
     fn start_write(
         &mut self,
         id: JobId,
-        mut job: Job,
+        mut job: Box<Job>,
         extent: Extent,
         data: &BufList,
         durability: Durability,
@@ -704,7 +718,7 @@ impl CacheQueue {
         self.issue(id, job, pieces, operations);
     }
 
-    fn write_moved(&mut self, id: JobId, mut job: Job, durability: Durability) {
+    fn write_moved(&mut self, id: JobId, mut job: Box<Job>, durability: Durability) {
         let how = Written {
             fast: job.fast_failure.is_none(),
             fast_stayed: job.fast_path == self.shared.fast_path(),
@@ -727,7 +741,7 @@ impl CacheQueue {
     }
 
     /// The two volumes have a change, though maybe not durably.
-    fn changed(&mut self, id: JobId, mut job: Job, durability: Durability, waits: Waits) {
+    fn changed(&mut self, id: JobId, mut job: Box<Job>, durability: Durability, waits: Waits) {
         let state = self.shared.state.lock();
         if waits.flush {
             // The blocks stay locked meanwhile: nobody sees the one content, then the other.
@@ -741,7 +755,7 @@ impl CacheQueue {
     }
 
     /// The capacity volume durably has what takes the place of dirty pages, or has failed: then those stay.
-    fn supersede_settled(&mut self, id: JobId, mut job: Job, failure: Option<VolumeErrorKind>) {
+    fn supersede_settled(&mut self, id: JobId, mut job: Box<Job>, failure: Option<VolumeErrorKind>) {
         if let Some(kind) = failure {
             return self.end(job, Err(kind.into()));
         }
@@ -765,7 +779,7 @@ impl CacheQueue {
     }
 
     /// Ends what has changed blocks, once it is durable if that was wished. Others may have the blocks at once.
-    fn settle_durable(&mut self, id: JobId, mut job: Job, durability: Durability, need: Option<Need>) {
+    fn settle_durable(&mut self, id: JobId, mut job: Box<Job>, durability: Durability, need: Option<Need>) {
         #[cfg(test)]
         let need =
             need.filter(|_| self.shared.state.lock().planted != crate::planted::Planted::AcknowledgesEarly);
@@ -779,7 +793,7 @@ impl CacheQueue {
         self.settle(id, job);
     }
 
-    fn start_release(&mut self, id: JobId, job: Job, extent: Extent, release: Release) {
+    fn start_release(&mut self, id: JobId, job: Box<Job>, extent: Extent, release: Release) {
         let refused = {
             let mut state = self.shared.state.lock();
             state.spoil_all(extent);
@@ -798,7 +812,7 @@ impl CacheQueue {
         self.issue(id, job, vec![piece], vec![operation]);
     }
 
-    fn release_moved(&mut self, id: JobId, job: Job, extent: Extent, release: Release) {
+    fn release_moved(&mut self, id: JobId, job: Box<Job>, extent: Extent, release: Release) {
         // Where a discard may do nothing, what is dirty must not give way to what was there before it.
         let zeroes = self.shared.features().contains(volume::Features::DISCARD);
         let (drops_dirty, durability) = match release {
@@ -813,7 +827,7 @@ impl CacheQueue {
         }
     }
 
-    fn start_flush(&mut self, id: JobId, mut job: Job) {
+    fn start_flush(&mut self, id: JobId, mut job: Box<Job>) {
         let lost = {
             let mut state = self.shared.state.lock();
             state.last_request = state.last_request.max(self.now);
@@ -834,7 +848,7 @@ impl CacheQueue {
 
     // What is only asked.
 
-    fn start_verify(&mut self, id: JobId, mut job: Job, extent: Extent) {
+    fn start_verify(&mut self, id: JobId, mut job: Box<Job>, extent: Extent) {
         let planned = self.shared.state.lock().plan_verify(extent, &mut job.pins);
         match planned {
             Ok(pieces) => {
@@ -846,7 +860,7 @@ impl CacheQueue {
         }
     }
 
-    fn start_query(&mut self, id: JobId, job: Job, extent: Extent) {
+    fn start_query(&mut self, id: JobId, job: Box<Job>, extent: Extent) {
         let (blocks, dirty) = self.shared.state.lock().dirty_run(extent);
         let extent = Extent::new(extent.start, blocks);
         if dirty {
@@ -856,7 +870,7 @@ impl CacheQueue {
         self.issue(id, job, vec![piece], vec![Operation::QueryAllocation { extent }]);
     }
 
-    fn query_moved(&mut self, mut job: Job) {
+    fn query_moved(&mut self, mut job: Box<Job>) {
         let result = match (job.capacity_failure, job.allocation.take()) {
             (Some(kind), _) => Err(kind.into()),
             (None, Some(run)) => Ok(Outcome::Allocation(run)),
@@ -867,7 +881,7 @@ impl CacheQueue {
 
     // Waiting for what makes things durable.
 
-    fn settle(&mut self, id: JobId, job: Job) {
+    fn settle(&mut self, id: JobId, job: Box<Job>) {
         self.jobs.insert(id, job);
         self.settling.push(id);
         self.check_settling();
@@ -909,7 +923,7 @@ impl CacheQueue {
         }
     }
 
-    fn settled(&mut self, id: JobId, job: Job, failure: Option<VolumeErrorKind>) {
+    fn settled(&mut self, id: JobId, job: Box<Job>, failure: Option<VolumeErrorKind>) {
         match &job.work {
             _ if job.supersedes => self.supersede_settled(id, job, failure),
             Work::WriteBack { .. } => self.write_back_settled(job, failure),
@@ -977,7 +991,7 @@ impl CacheQueue {
         self.commit_flush(id, job, CommitStage::Data);
     }
 
-    fn commit_flush(&mut self, id: JobId, mut job: Job, next: CommitStage) {
+    fn commit_flush(&mut self, id: JobId, mut job: Box<Job>, next: CommitStage) {
         if let Work::Commit(commit) = &mut job.work {
             commit.stage = next;
         }
@@ -986,7 +1000,7 @@ impl CacheQueue {
     }
 
     /// Writes the map blocks. One alone is written durably, several are flushed together.
-    fn commit_map(&mut self, id: JobId, mut job: Job) {
+    fn commit_map(&mut self, id: JobId, mut job: Box<Job>) {
         let Work::Commit(commit) = &mut job.work else { return };
         commit.stage = CommitStage::Map;
         let blocks = core::mem::take(&mut commit.blocks);
@@ -1004,7 +1018,7 @@ impl CacheQueue {
         self.issue(id, job, pieces, operations);
     }
 
-    fn commit_moved(&mut self, id: JobId, job: Job) {
+    fn commit_moved(&mut self, id: JobId, job: Box<Job>) {
         // Of two flushes of a volume that has begun anew only one need fail, and that may have been another one than the commit's own.
         if job.fast_failure.is_some() || !self.shared.state.lock().is_working() {
             return self.commit_failed(job);
@@ -1024,7 +1038,7 @@ impl CacheQueue {
         }
     }
 
-    fn commit_done(&mut self, job: Job) {
+    fn commit_done(&mut self, job: Box<Job>) {
         let Work::Commit(commit) = job.work else { return };
         let mut state = self.shared.state.lock();
         for (slot, dirty) in &commit.says {
@@ -1037,7 +1051,7 @@ impl CacheQueue {
     }
 
     /// The fast volume has failed: each that waits learns for itself what that means.
-    fn commit_failed(&mut self, job: Job) {
+    fn commit_failed(&mut self, job: Box<Job>) {
         let Work::Commit(commit) = job.work else { return };
         let mut state = self.shared.state.lock();
         state.commits.abandon(commit.batch);
@@ -1146,7 +1160,7 @@ impl CacheQueue {
     }
 
     /// The line is locked: reads what of it is dirty.
-    fn start_write_back(&mut self, id: JobId, mut job: Job) {
+    fn start_write_back(&mut self, id: JobId, mut job: Box<Job>) {
         let Work::WriteBack { line, slot, pages, .. } = &mut job.work else { return };
         let (mut pieces, mut operations) = (Vec::new(), Vec::new());
         {
@@ -1176,7 +1190,7 @@ impl CacheQueue {
         self.issue(id, job, pieces, operations);
     }
 
-    fn write_back_moved(&mut self, id: JobId, mut job: Job) {
+    fn write_back_moved(&mut self, id: JobId, mut job: Box<Job>) {
         let failure = job.capacity_failure;
         let Work::WriteBack { line, data, stage, .. } = &mut job.work else { return };
         if job.fast_failure.is_some() {
@@ -1218,7 +1232,7 @@ impl CacheQueue {
     }
 
     /// The capacity volume durably has the line's dirty pages, or has failed.
-    fn write_back_settled(&mut self, job: Job, failure: Option<VolumeErrorKind>) {
+    fn write_back_settled(&mut self, job: Box<Job>, failure: Option<VolumeErrorKind>) {
         if let Some(kind) = failure {
             return self.write_back_failed(job, kind);
         }
@@ -1229,7 +1243,7 @@ impl CacheQueue {
         self.end_write_back(job);
     }
 
-    fn write_back_failed(&mut self, job: Job, kind: VolumeErrorKind) {
+    fn write_back_failed(&mut self, job: Box<Job>, kind: VolumeErrorKind) {
         {
             let mut state = self.shared.state.lock();
             state.write_back.not_before = Some(self.now + RETRY);
@@ -1241,7 +1255,7 @@ impl CacheQueue {
         self.end_write_back(job);
     }
 
-    fn end_write_back(&mut self, job: Job) {
+    fn end_write_back(&mut self, job: Box<Job>) {
         if let Work::WriteBack { line, slot, .. } = &job.work {
             self.write_backs.retain(|other| other != line);
             self.shared.state.lock().end_write_back(*slot, false);
@@ -1264,7 +1278,7 @@ impl CacheQueue {
         self.settle(id, job);
     }
 
-    fn detach_settled(&mut self, id: JobId, mut job: Job, failure: Option<VolumeErrorKind>) {
+    fn detach_settled(&mut self, id: JobId, mut job: Box<Job>, failure: Option<VolumeErrorKind>) {
         let mut state = self.shared.state.lock();
         if failure.is_some() || !state.is_working() {
             self.detaches = false;
@@ -1287,7 +1301,7 @@ impl CacheQueue {
         self.issue(id, job, vec![piece], vec![operation]);
     }
 
-    fn detach_moved(&mut self, id: JobId, mut job: Job, ended: DetachStage) {
+    fn detach_moved(&mut self, id: JobId, mut job: Box<Job>, ended: DetachStage) {
         if job.fast_failure.is_none() && ended == DetachStage::Superblock {
             job.work = Work::Detach(DetachStage::Fence);
             let piece = Piece { side: Side::Fast, extent: Extent::new(0, 0), offset: 0, bytes: 0 };

@@ -9,7 +9,6 @@
 //!   loses what no flush has covered would answer what it had before the dirty page, which may have been flushed.
 //! * When the fast volume has failed, nothing is written to the capacity volume that a dirty page there hides: should it come back, it must not bring older data.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -21,6 +20,7 @@ use crate::commit::{Commits, Need};
 use crate::directory::{Directory, SlotId};
 use crate::layout::Layout;
 use crate::limits::TOLD_RANGES;
+use crate::numbers::ByNumber;
 use crate::options::Options;
 use crate::page_set::PageSet;
 use crate::plan::{Part, Piece, Pieces, lines, pages_of, parts};
@@ -140,9 +140,9 @@ pub(crate) struct State {
     pub(crate) commits: Commits,
     locks: RangeLocks,
     touched: Touched,
-    inserting: HashMap<SlotId, Insertion>,
+    inserting: ByNumber<SlotId, Insertion>,
     /// Pages that are being written back and were not written since.
-    writing_back: HashMap<SlotId, PageSet>,
+    writing_back: ByNumber<SlotId, PageSet>,
     queues: Vec<QueueEntry>,
     last_queue: u64,
     /// A failed flush that no queue is left to tell of.
@@ -188,8 +188,8 @@ impl State {
             commits: Commits::new(layout.map_blocks),
             locks: RangeLocks::default(),
             touched: Touched::new(options.admission, layout.slots),
-            inserting: HashMap::new(),
-            writing_back: HashMap::new(),
+            inserting: ByNumber::default(),
+            writing_back: ByNumber::default(),
             queues: Vec::new(),
             last_queue: 0,
             untold_left: None,
@@ -316,14 +316,15 @@ impl State {
         slot.dirty.either(slot.on_media)
     }
 
-    /// Where a read finds its data; its slots are pinned, and added to `pins`.
+    /// Where a read finds its data, in a list that may have been another one; its slots are pinned, and added to `pins`.
     pub(crate) fn plan_read(
         &mut self,
         extent: Extent,
         pins: &mut Vec<SlotId>,
+        list: Vec<Piece>,
     ) -> Result<Vec<Piece>, VolumeErrorKind> {
         let layout = self.layout;
-        let mut pieces = Pieces::new(&layout);
+        let mut pieces = Pieces::within(&layout, list);
         let found = |state: &Self, part: &Part| {
             let id = state.directory.find(part.line)?;
             Some((id, state.directory.slot(id)))
