@@ -74,6 +74,7 @@ pub(crate) struct CacheQueue {
     waker: Waker,
     jobs: ByNumber<JobId, Box<Job>>,
     /// Jobs that have ended, for the next ones.
+    #[expect(clippy::vec_box, reason = "a box is what is kept")]
     spare: Vec<Box<Job>>,
     /// Jobs that wait for their locks.
     locking: ByNumber<Ticket, JobId>,
