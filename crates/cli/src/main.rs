@@ -7,6 +7,7 @@ mod attach;
 mod bench;
 mod check;
 mod checksum;
+mod cluster;
 mod compare;
 mod copy;
 mod discover;
@@ -67,6 +68,8 @@ enum Command {
     Bench(bench::Args),
     /// Run published evaluations of storage adapters here, and report them
     Lab(lab::Args),
+    /// Show a cluster of four nodes on this machine
+    Cluster(cluster::Args),
     /// List what a portal offers
     Discover(discover::Args),
     /// Print completions for a shell
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::Zero(args) => zero::run(&args),
         Command::Check(args) => check::run(&args).map(done),
         Command::Bench(args) => bench::run(&args),
+        Command::Cluster(args) => cluster::run(&args),
         Command::Discover(args) => discover::run(&args).map(done),
         Command::Completions(args) => docs::completions(&args, Cli::command()).map(done),
         Command::Man(args) => docs::man(&args, Cli::command()).map(done),

@@ -7,6 +7,7 @@ use cache::CacheOpener;
 use engine::remote::{self, RemoteOpener};
 use host::{Dialer, Storage};
 use ibverbs::SystemAdapters;
+use mirror::{Background, MirrorOpener};
 use names::{Source, VolumeUrl};
 use protocol::Instant;
 use reactor::CoreDialer;
@@ -27,12 +28,29 @@ pub fn openers(storage: &Arc<dyn Storage>, dialer: &Arc<dyn Dialer>) -> Openers 
         resolver: Arc::new(SystemResolver),
         secrets: Arc::new(SystemSecrets),
     };
+    let mirrors = MirrorOpener {
+        owner: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        entropy: Arc::new(|| Box::new(SystemEntropy)),
+        background: Arc::new(Threads),
+    };
     let shared = VhostUserOpener { memory: SharedMemory::of_process(), dialer: Arc::clone(dialer) };
     Openers::new()
         .with(Arc::new(LocalOpener(Arc::clone(storage))))
         .with(Arc::new(remote))
         .with(Arc::new(shared))
         .with(Arc::new(CacheOpener { entropy: Arc::new(|| Box::new(SystemEntropy)) }))
+        .with(Arc::new(mirrors))
+}
+
+/// Prepares legs of mirrors that were not there when the mirror was opened, each on a thread of its own.
+#[derive(Debug)]
+struct Threads;
+
+impl Background for Threads {
+    fn run(&self, work: Box<dyn FnOnce() + Send>) {
+        // Without a thread the leg stays missing, and is tried again later.
+        let _no_thread = on_thread(work);
+    }
 }
 
 /// A volume of which everything that may block is done: files are open, secrets read, names of machines looked up. What is left to do for a
@@ -172,12 +190,14 @@ pub fn try_here(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Result<Tried, Op
     match &url.source {
         Source::Iscsi(url) => remote::read_secrets(&url.options, &SystemSecrets).map(|_| Tried::Elsewhere),
         Source::Nvme(_) => Ok(Tried::Elsewhere),
-        Source::Composite(composite) if composite.kind == "cache" => {
-            // What they make together shows when it is opened.
-            let tried = composite.children.iter().map(|child| try_here(child, storage));
-            let tried = tried.collect::<Result<Vec<_>, _>>()?;
-            let here = tried.iter().all(|tried| *tried == Tried::Here);
-            Ok(if here { Tried::Here } else { Tried::Elsewhere })
+        Source::Composite(composite) => {
+            let mut all = Tried::Here;
+            for child in &composite.children {
+                if try_here(child, storage)? == Tried::Elsewhere {
+                    all = Tried::Elsewhere;
+                }
+            }
+            Ok(all)
         }
         _ => backends::open(url, storage).map(|_| Tried::Here),
     }

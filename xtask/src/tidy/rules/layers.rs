@@ -18,7 +18,7 @@ const LAYERS: &[(u8, &[&str])] = &[
     (0, &["wire", "buf", "names"]),
     (1, &["protocol", "volume", "filesystem", "host", "verbs"]),
     (2, &["scsi", "iscsi", "nvme", "rpc", "nfs", "iwarp", "roce", "virtio", "tls"]),
-    (3, &["engine", "reactor", "backends", "ibverbs", "vhost-user", "cache"]),
+    (3, &["engine", "reactor", "backends", "ibverbs", "vhost-user", "cache", "mirror"]),
     (
         4,
         &[

@@ -1,0 +1,52 @@
+//! `mirror=[…]` on the command line: in memory, in files that outlive the process, over both protocols.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use common::{Server, run, run_in_vain};
+use serde_json::Value;
+use tempfile::tempdir;
+
+const KEPT: &str = "8388608 bytes kept through writes, flushes, zeroes, discards";
+
+fn check(url: &str) -> String {
+    run(&["check", url, "--overwrite"])
+}
+
+#[test]
+fn a_mirror_in_memory_keeps_its_data_and_is_measured() {
+    assert_eq!(check("mirror=[ram:64M,ram:64M]").trim(), KEPT);
+    assert_eq!(check("mirror=[ram:16M,ram:16M,ram:16M,ram:16M]?copies=3&slab=1M").trim(), KEPT);
+    let url = "mirror=[ram:64M,ram:64M]";
+    let arguments =
+        ["bench", "--json", url, "--rw", "randwrite", "--qd", "8", "--overwrite", "--runtime", "0.5"];
+    let result: Value = serde_json::from_str(&run(&arguments)).unwrap();
+    assert!(result["write"]["ios"].as_u64().unwrap() > 100, "{result}");
+    assert_eq!(result["errors"].as_u64(), Some(0), "{result}");
+}
+
+#[test]
+fn a_mirror_of_files_is_known_again_and_not_opened_without_the_leg_that_may_be_newer() {
+    let folder = tempdir().unwrap();
+    let leg = |name: &str| format!("file:{}?size=16M", folder.path().join(name).display());
+    let url = format!("mirror=[{},{}]", leg("a.img"), leg("b.img"));
+    assert_eq!(check(&url).trim(), KEPT);
+    assert_eq!(check(&url).trim(), KEPT, "opened again");
+    let other = format!("mirror=[{}]", leg("a.img"));
+    let said = run_in_vain(&["check", &other, "--overwrite"]);
+    assert!(said.contains("was made of 2 legs"), "{said}");
+    let said = run_in_vain(&["check", &format!("{url}?copys=2"), "--overwrite"]);
+    assert!(said.contains("did you mean copies?"), "{said}");
+}
+
+#[test]
+fn a_mirror_over_both_protocols_keeps_its_data_and_is_one_owners() {
+    let folder = tempdir().unwrap();
+    let server = Server::start(folder.path(), &["one=ram:32M", "two=ram:32M"]);
+    let url = format!("mirror=[{},{}]", server.iscsi_url("one"), server.nvme_url("two"));
+    assert_eq!(check(&url).trim(), KEPT);
+    let said = run_in_vain(&["check", &url, "--overwrite"]);
+    assert!(said.contains("reservation is held by") && said.contains("takeover=1"), "{said}");
+    assert_eq!(check(&format!("{url}?takeover=1")).trim(), KEPT);
+    server.stop();
+}

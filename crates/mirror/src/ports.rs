@@ -1,0 +1,328 @@
+//! One queue's way to all legs: the legs' own queues, what waits for room in them, and whose each request is.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use protocol::Instant;
+use volume::{
+    Completion, Extent, Failure, OpenError, Operation, Outcome, PollList, Polled, QueueContext, QueueFull,
+    Request, Tag, VolumeErrorKind, VolumeQueue,
+};
+
+use crate::fencer::{Fenced, Fencer};
+use crate::members::Membership;
+use crate::shared::Shared;
+
+/// Whose request to a leg it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    /// A request's: its number, and which of its parts.
+    Task { task: u64, part: usize },
+    /// The record of an epoch.
+    Record,
+    /// A part of the dirty log.
+    Log,
+    /// A copy to a leg that is resynchronised.
+    Copy,
+    /// The flush before bits are cleared.
+    Clean,
+    /// A look at a leg that is out, and what follows until it is in sync.
+    Probe,
+}
+
+/// A request to a leg that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) owner: Owner,
+    pub(crate) membership: Membership,
+    pub(crate) result: Result<Outcome, Failure>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Child {
+    owner: Owner,
+    membership: Membership,
+    /// The leg's content may change by it.
+    changes: bool,
+}
+
+#[derive(Default)]
+struct Port {
+    queue: Option<Box<dyn VolumeQueue>>,
+    /// The reservation is this owner's, and this queue registered: over iSCSI each queue is a nexus of its own.
+    fenced: bool,
+    fencing: Option<Fencer>,
+    backlog: VecDeque<Waiting>,
+    under_way: usize,
+}
+
+/// A request that waits for room, or for the reservation.
+struct Waiting {
+    request: Request,
+    /// It may be sent without the reservation: it reads the leg's own blocks.
+    looks: bool,
+}
+
+/// The tag of what a fencer asks; others begin at one.
+const FENCING: Tag = Tag(0);
+
+/// The legs' queues on one core.
+pub(crate) struct Ports {
+    shared: Arc<Shared>,
+    context: QueueContext,
+    polls: PollList,
+    legs: Vec<Port>,
+    children: HashMap<u64, Child>,
+    last: u64,
+    /// Answers to what could not even be given to a leg.
+    refused: Vec<Ended>,
+    wanted: Vec<usize>,
+    answers: Vec<Completion>,
+}
+
+/// The last tag that a request of this owner got, to cancel it by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sent(Tag);
+
+impl Ports {
+    pub(crate) fn new(shared: &Arc<Shared>, context: &QueueContext) -> Self {
+        let legs = shared.shape.urls.len();
+        let ports = (0..legs).map(|_| Port::default()).collect();
+        Self {
+            shared: Arc::clone(shared),
+            context: context.clone(),
+            polls: PollList::new(legs, context.waker.clone()),
+            legs: ports,
+            children: HashMap::new(),
+            last: 0,
+            refused: Vec::new(),
+            wanted: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Gives a leg a request that was counted for it (`Members::begin`). The operation is in the leg's own blocks.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        membership: Membership,
+        owner: Owner,
+        operation: Operation,
+    ) -> Sent {
+        self.last += 1;
+        let tag = Tag(self.last);
+        let changes = operation.writes();
+        let looks = owner == Owner::Probe && matches!(operation, Operation::Read { .. });
+        if let Err(why) = self.open(membership.leg) {
+            self.shared.lock().fail(membership, why.to_string(), now);
+            let result = Err(Failure::of(operation, VolumeErrorKind::Unreachable));
+            self.refused.push(Ended { owner, membership, result });
+            self.context.waker.wake_by_ref();
+            return Sent(tag);
+        }
+        self.children.insert(tag.0, Child { owner, membership, changes });
+        if let Some(port) = self.legs.get_mut(membership.leg) {
+            port.under_way += 1;
+            port.backlog.push_back(Waiting { request: Request { tag, operation }, looks });
+            port.push(now, &self.shared, membership.leg);
+            self.polls.mark(membership.leg);
+        }
+        Sent(tag)
+    }
+
+    /// Opens the leg's queue on this core, unless that is done.
+    fn open(&mut self, leg: usize) -> Result<(), OpenError> {
+        let Some(port) = self.legs.get_mut(leg) else { return Err(OpenError::new("there is no such leg")) };
+        if port.queue.is_some() {
+            return Ok(());
+        }
+        let volume = {
+            let state = self.shared.lock();
+            let medium = state.members.leg(leg).and_then(|leg| leg.medium.as_ref());
+            medium.map(|medium| Arc::clone(&medium.volume)).ok_or_else(|| OpenError::new("it is not open"))?
+        };
+        let queue = volume.open_queue(&self.context.with_waker(self.polls.waker(leg)));
+        port.queue = Some(queue?);
+        Ok(())
+    }
+
+    /// Asks that a read end soon.
+    pub(crate) fn cancel(&mut self, membership: Membership, sent: Sent) {
+        let Some(port) = self.legs.get_mut(membership.leg) else { return };
+        let waiting = port.backlog.iter().position(|waiting| waiting.request.tag == sent.0);
+        match (waiting.and_then(|index| port.backlog.remove(index)), &mut port.queue) {
+            (Some(Waiting { request, .. }), _) => {
+                port.under_way = port.under_way.saturating_sub(1);
+                if let Some(child) = self.children.remove(&request.tag.0) {
+                    let result = request.failed(VolumeErrorKind::Cancelled).result;
+                    self.refused.push(Ended { owner: child.owner, membership: child.membership, result });
+                    self.context.waker.wake_by_ref();
+                }
+            }
+            (None, Some(queue)) => {
+                queue.cancel(sent.0);
+                self.polls.mark(membership.leg);
+                self.context.waker.wake_by_ref();
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Polls the legs that want it. True if any did.
+    pub(crate) fn poll(&mut self, now: Instant, ended: &mut Vec<Ended>) -> bool {
+        let refused = std::mem::take(&mut self.refused);
+        let mut some = !refused.is_empty();
+        for answer in refused {
+            self.shared.lock().members.end(answer.membership.leg);
+            ended.push(answer);
+        }
+        let (mut wanted, mut answers) = (std::mem::take(&mut self.wanted), std::mem::take(&mut self.answers));
+        self.polls.take(now, &mut wanted);
+        for leg in wanted.drain(..) {
+            some = true;
+            let Some(port) = self.legs.get_mut(leg) else { continue };
+            port.push(now, &self.shared, leg);
+            let Some(queue) = &mut port.queue else { continue };
+            queue.poll(now, &mut answers);
+            let gave = !answers.is_empty();
+            for Completion { tag, result } in answers.drain(..) {
+                if tag == FENCING {
+                    let refused = port.fenced(now, result.map_err(VolumeErrorKind::from));
+                    if port.fenced
+                        && let Some(leg) = self.shared.lock().members.legs.get_mut(leg)
+                    {
+                        leg.reserved = true;
+                    }
+                    if let Some(refused) = refused {
+                        let children = &mut self.children;
+                        refuse(&self.shared, port, children, Refused { leg, now, why: refused }, ended);
+                        break;
+                    }
+                    continue;
+                }
+                port.under_way = port.under_way.saturating_sub(1);
+                if let Some(Child { owner, membership, .. }) = self.children.remove(&tag.0) {
+                    self.shared.lock().members.end(membership.leg);
+                    ended.push(Ended { owner, membership, result });
+                }
+            }
+            port.push(now, &self.shared, leg);
+            let timeout = port.queue.as_ref().and_then(|queue| queue.poll_timeout());
+            let may_have_more = gave && (port.under_way > 0 || port.fencing.is_some());
+            self.polls.handle_polled(leg, Polled { may_have_more, timeout });
+        }
+        (self.wanted, self.answers) = (wanted, answers);
+        some
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.polls.poll_timeout()
+    }
+
+    /// Gives up all requests, which the legs may still carry out. Those of `owner`s that a request is behind are told by `changed`.
+    pub(crate) fn abandon(&mut self, now: Instant) {
+        let mut state = self.shared.lock();
+        for (_, child) in self.children.drain() {
+            if child.changes {
+                state.abandon(child.membership, now);
+            } else {
+                state.members.end(child.membership.leg);
+            }
+        }
+        self.refused.drain(..).for_each(|ended| state.members.end(ended.membership.leg));
+    }
+}
+
+/// A leg that must not be used.
+struct Refused {
+    leg: usize,
+    now: Instant,
+    why: Fenced,
+}
+
+/// Another host has the leg, or it cannot be seen that none has: what waits for it fails.
+fn refuse(
+    shared: &Shared,
+    port: &mut Port,
+    children: &mut HashMap<u64, Child>,
+    refused: Refused,
+    ended: &mut Vec<Ended>,
+) {
+    let Refused { leg, now, why } = refused;
+    let mut state = shared.lock();
+    // A leg that this owner never had is not what it was taken over with.
+    let was_held = state.members.leg(leg).is_some_and(|leg| leg.reserved);
+    let membership = state.members.leg(leg).map(|found| Membership { leg, tenure: found.tenure });
+    let kind = match (why, membership) {
+        (Fenced::Refused(_), _) if was_held => {
+            state.fence();
+            VolumeErrorKind::ReservationConflict
+        }
+        (Fenced::Refused(why) | Fenced::Failed(why), Some(membership)) => {
+            state.fail(membership, why, now);
+            VolumeErrorKind::Unreachable
+        }
+        _ => VolumeErrorKind::Unreachable,
+    };
+    (port.queue, port.fencing, port.fenced) = (None, None, false);
+    for Waiting { request, .. } in port.backlog.drain(..) {
+        port.under_way = port.under_way.saturating_sub(1);
+        if let Some(Child { owner, membership, .. }) = children.remove(&request.tag.0) {
+            state.members.end(membership.leg);
+            ended.push(Ended { owner, membership, result: request.failed(kind).result });
+        }
+    }
+}
+
+impl Port {
+    /// The fencer has its answer: goes on, or says why the leg must not be used.
+    fn fenced(&mut self, now: Instant, answer: Result<Outcome, VolumeErrorKind>) -> Option<Fenced> {
+        let fencer = self.fencing.as_mut()?;
+        match fencer.answered(answer) {
+            Fenced::Ask(operation) => {
+                let queue = self.queue.as_mut()?;
+                let asked = queue.submit(now, Request { tag: FENCING, operation });
+                asked.err().map(|_| Fenced::Failed("it takes no request".to_owned()))
+            }
+            Fenced::Done => {
+                (self.fencing, self.fenced) = (None, true);
+                None
+            }
+            refused => Some(refused),
+        }
+    }
+
+    fn push(&mut self, now: Instant, shared: &Shared, leg: usize) {
+        let Some(queue) = &mut self.queue else { return };
+        while let Some(Waiting { request, looks }) = self.backlog.pop_front() {
+            if !self.fenced && !looks {
+                self.backlog.push_front(Waiting { request, looks });
+                if self.fencing.is_none() {
+                    self.fence(now, shared, leg);
+                }
+                return;
+            }
+            if let Err(QueueFull(request)) = queue.submit(now, request) {
+                self.backlog.push_front(Waiting { request, looks });
+                return;
+            }
+        }
+    }
+
+    /// Begins to see that the reservation is this owner's. A leg that was not there when the mirror was opened is taken over now, if that is wished; one that
+    /// this owner has had is not taken back.
+    fn fence(&mut self, now: Instant, shared: &Shared, leg: usize) {
+        let held = shared.lock().members.leg(leg).is_none_or(|leg| leg.reserved);
+        let fencer = Fencer::new(shared.shape.key, shared.shape.takeover && !held);
+        let Some(queue) = &mut self.queue else { return };
+        // A queue that is full now is asked again when it has answered.
+        if queue.submit(now, Request { tag: FENCING, operation: fencer.operation() }).is_ok() {
+            self.fencing = Some(fencer);
+        }
+    }
+}
+
+/// An extent of the mirror in a leg's blocks, where the leg has it from block `at` of the mirror's size.
+pub(crate) fn on_leg(at: u64, blocks: u64, factor: u64) -> Extent {
+    Extent::new(at.saturating_mul(factor), blocks.saturating_mul(factor))
+}
