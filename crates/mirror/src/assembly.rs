@@ -20,12 +20,16 @@ pub(crate) struct Wishes {
     /// Bytes of a slab.
     pub(crate) slab: u64,
     pub(crate) degraded: bool,
+    /// Data of others on legs that are new may be lost.
+    pub(crate) overwrite: bool,
 }
 
 /// What was found on one leg.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) found: Found,
+    /// It has no superblock, and its data does not begin with zeros.
+    pub(crate) holds_data: bool,
     /// Bytes that it has for data, and in a block.
     pub(crate) room: u64,
     pub(crate) block_size: u32,
@@ -72,7 +76,19 @@ pub(crate) fn assemble(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) ->
             _ => None,
         })
         .collect();
-    if records.is_empty() { format(wishes, legs, uuid) } else { reassemble(wishes, legs, &records) }
+    let plan =
+        if records.is_empty() { format(wishes, legs, uuid) } else { reassemble(wishes, legs, &records) }?;
+    let holds_data = |leg: usize| legs.get(leg).and_then(Option::as_ref).is_some_and(|seen| seen.holds_data);
+    // In a new mirror of slabs each leg is the source of some of them, and others are copied over what it has there.
+    let slabs = plan.fresh && usize::from(plan.layout.copies) < members_of(&plan.layout);
+    let overwritten =
+        plan.roles.iter().enumerate().filter(|(_, role)| slabs || role.content == Content::Blank);
+    match overwritten.map(|(leg, _)| leg).find(|leg| holds_data(*leg)) {
+        Some(leg) if !wishes.overwrite => Err(OpenError::new(format!(
+            "leg {leg} is no mirror's, and holds data that would be overwritten by other legs': name the right volume, or add overwrite=1 if that may be lost"
+        ))),
+        _ => Ok(plan),
+    }
 }
 
 /// A mirror that never existed: all legs must be there and blank. The first is the source of the others.
@@ -350,11 +366,11 @@ mod tests {
     const UUID: [u8; 16] = [4; 16];
 
     fn wishes(legs: usize) -> Wishes {
-        Wishes { legs, spares: 0, copies: None, slab: 1 << 30, degraded: false }
+        Wishes { legs, spares: 0, copies: None, slab: 1 << 30, degraded: false, overwrite: false }
     }
 
     fn seen(found: Found) -> Option<Seen> {
-        Some(Seen { found, room: (10 << 20) + 4096, block_size: 512 })
+        Some(Seen { found, holds_data: false, room: (10 << 20) + 4096, block_size: 512 })
     }
 
     fn blank(legs: usize) -> Vec<Option<Seen>> {
@@ -393,8 +409,29 @@ mod tests {
         absent[1] = None;
         let refused = assemble(wishes(2), &absent, UUID).unwrap_err().to_string();
         assert!(refused.contains("leg 1 was not reached"), "{refused}");
-        let small = vec![Some(Seen { found: Found::Blank, room: 1000, block_size: 512 }); 2];
+        let small =
+            vec![Some(Seen { found: Found::Blank, holds_data: false, room: 1000, block_size: 512 }); 2];
         assert!(assemble(wishes(2), &small, UUID).unwrap_err().to_string().contains("larger volumes"));
+    }
+
+    #[test]
+    fn data_is_written_over_only_where_that_was_said() {
+        let used = |leg: usize, legs: usize| {
+            let mut legs = blank(legs);
+            if let Some(Some(seen)) = legs.get_mut(leg) {
+                seen.holds_data = true;
+            }
+            legs
+        };
+        assert!(assemble(wishes(2), &used(0, 2), UUID).is_ok(), "it is the source");
+        let refused = assemble(wishes(2), &used(1, 2), UUID).unwrap_err().to_string();
+        assert!(refused.contains("leg 1") && refused.contains("overwrite=1"), "{refused}");
+        assert!(assemble(Wishes { overwrite: true, ..wishes(2) }, &used(1, 2), UUID).is_ok());
+        let spare = assemble(Wishes { spares: 1, ..wishes(2) }, &used(1, 2), UUID).unwrap_err().to_string();
+        assert!(spare.contains("leg 1"), "{spare}");
+        let slabs = Wishes { copies: Some(2), slab: 1 << 20, ..wishes(3) };
+        let refused = assemble(slabs, &used(0, 3), UUID).unwrap_err().to_string();
+        assert!(refused.contains("leg 0"), "slabs of others lie there: {refused}");
     }
 
     #[test]

@@ -60,6 +60,11 @@ pub(crate) fn decode(uuid: &[u8; 16], part: u64, places: [&[u8]; SLOTS], bits: &
     }
 }
 
+/// The number of the write that made this part what it is, if it is whole.
+pub(crate) fn sequence(uuid: &[u8; 16], part: u64, block: &[u8]) -> Option<u64> {
+    checked(uuid, part, block).map(|(sequence, _)| sequence)
+}
+
 /// The sequence and the bits of a part that was written whole.
 fn checked<'a>(uuid: &[u8; 16], part: u64, block: &'a [u8]) -> Option<(u64, &'a [u8])> {
     let (body, sum) = block.get(..UNIT)?.split_at(BODY);

@@ -1,32 +1,57 @@
-//! Takes a reservation on a leg, so that nobody else writes to it: what to ask next, by what was answered.
+//! Takes a reservation on a leg, so that nobody else uses it: what to ask next, by what was answered.
 //!
-//! The key is registered, and a reservation taken that lets registrants alone write (SPC-4 §5.13, NVMe Base §8.1.22). A leg of this machine has no reservations, and
-//! needs none. Where somebody else holds one, the leg is refused, or taken over: every other registration is removed with its requests.
+//! The key is registered, and a reservation taken that keeps everybody else from reading and writing (SPC-4 §5.13, NVMe Base §8.1.22). A leg of this machine has no
+//! reservations, and needs none. Where somebody else holds one, the leg is refused, or taken over: every other registration is removed, and the commands that came
+//! by it are aborted, so that none of them takes effect once the leg is this owner's.
+//!
+//! An NVMe host is one registrant, whatever queue its commands come by. The queue of a preempted owner that is opened late would register it again, and by that let
+//! its other queues write. So only the holder has access there. Over iSCSI each queue is a nexus, and a registrant of its own: all of them have access, and one that
+//! registers late lets nobody write but itself, which looks first.
 
 use std::sync::Arc;
 
 use volume::reservation::{Command, Registrant, ReservationType, View};
 use volume::{Operation, Outcome, VolumeErrorKind};
 
-const KIND: ReservationType = ReservationType::WriteExclusiveRegistrants;
+use crate::limits::QUESTIONS;
+use crate::planted::{Fault, planted};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Registering { persist: Option<bool> },
     Looking,
-    Reserving,
-    Preempting,
+    Reserving(ReservationType),
+    Preempting { victim: u64, kind: ReservationType },
     Unregistering,
+}
+
+/// What an owner may do about a reservation that it does not hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Take it where nobody has access yet.
+    Free,
+    /// Take it away from whoever has it.
+    Takeover,
+    /// It has had this leg's: take it again where the leg has lost it, and give up where it is somebody else's.
+    Held,
+}
+
+/// Whether a leg without reservations may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It may not: other hosts can reach it.
+    Reservation,
+    /// It may: it is this machine's, fences itself, or the operator answers for it.
+    Nothing,
 }
 
 /// A leg's reservation in the making.
 #[derive(Debug)]
 pub(crate) struct Fencer {
     key: u64,
-    takeover: bool,
+    need: Need,
     step: Step,
-    /// Keys that are still to be removed.
-    victims: Vec<u64>,
+    asked: u16,
     refusal: Option<String>,
 }
 
@@ -35,7 +60,7 @@ pub(crate) struct Fencer {
 pub(crate) enum Fenced {
     /// Ask this next.
     Ask(Operation),
-    /// Nobody else writes to the leg.
+    /// Nobody else writes to the leg, and nothing of anybody else is under way there.
     Done,
     /// Somebody else has it: who, and what to do.
     Refused(String),
@@ -45,9 +70,8 @@ pub(crate) enum Fenced {
 
 impl Fencer {
     /// Takes the reservation by this key, which is not zero.
-    pub(crate) fn new(key: u64, takeover: bool) -> Self {
-        let step = Step::Registering { persist: Some(true) };
-        Self { key, takeover, step, victims: Vec::new(), refusal: None }
+    pub(crate) fn new(key: u64, need: Need) -> Self {
+        Self { key, need, step: Step::Registering { persist: Some(true) }, asked: 1, refusal: None }
     }
 
     /// What to ask the leg now.
@@ -56,36 +80,47 @@ impl Fencer {
         Operation::Reserve(match self.step {
             Step::Registering { persist } => Command::Register { key: None, new_key: key, persist },
             Step::Looking => return Operation::ReadReservations,
-            Step::Reserving => Command::Reserve { key, kind: KIND },
-            Step::Preempting => {
-                let victim = self.victims.last().copied().unwrap_or(0);
-                Command::Preempt { key, victim, kind: KIND, abort: true }
+            Step::Reserving(kind) => Command::Reserve { key, kind },
+            Step::Preempting { victim, kind } => {
+                let abort = !planted(Fault::PreemptionWithoutAbort);
+                Command::Preempt { key, victim, kind, abort }
             }
             Step::Unregistering => Command::Register { key: Some(key), new_key: 0, persist: None },
         })
     }
 
     fn ask(&mut self, step: Step) -> Fenced {
+        if self.asked >= QUESTIONS {
+            return Fenced::Failed("its reservation changes again and again".to_owned());
+        }
+        self.asked += 1;
         self.step = step;
         Fenced::Ask(self.operation())
     }
 
-    /// The leg has answered.
-    pub(crate) fn answered(&mut self, result: Result<Outcome, VolumeErrorKind>) -> Fenced {
+    /// The leg has answered. `claim` is what holds now, as another queue may have had its turn meanwhile.
+    pub(crate) fn answered(&mut self, result: Result<Outcome, VolumeErrorKind>, claim: Claim) -> Fenced {
         match (self.step, result) {
-            (Step::Registering { .. }, Err(VolumeErrorKind::Unsupported)) => Fenced::Done,
+            (Step::Registering { .. }, Err(VolumeErrorKind::Unsupported)) => match self.need {
+                Need::Nothing => Fenced::Done,
+                Need::Reservation => Fenced::Failed(
+                    "it has no persistent reservations, so that no other host can be kept from writing to it: use a target that has them, or add \
+                     unfenced=1 if it is certain that no other host uses the mirror"
+                        .to_owned(),
+                ),
+            },
             // Not every target keeps registrations over a loss of power.
             (Step::Registering { persist: Some(_) }, Err(kind))
                 if kind != VolumeErrorKind::ReservationConflict =>
             {
                 self.ask(Step::Registering { persist: None })
             }
-            (Step::Registering { .. } | Step::Reserving | Step::Preempting, Ok(_)) => {
+            (Step::Registering { .. } | Step::Reserving(_) | Step::Preempting { .. }, Ok(_)) => {
                 // What was done is looked at: it may have been somebody else's turn meanwhile.
                 self.ask(Step::Looking)
             }
-            (Step::Looking, Ok(Outcome::Reservations(view))) => self.look(&view),
-            (Step::Reserving | Step::Preempting, Err(VolumeErrorKind::ReservationConflict)) => {
+            (Step::Looking, Ok(Outcome::Reservations(view))) => self.look(&view, claim),
+            (Step::Reserving(_) | Step::Preempting { .. }, Err(VolumeErrorKind::ReservationConflict)) => {
                 self.ask(Step::Looking)
             }
             (Step::Unregistering, _) => Fenced::Refused(self.refusal.take().unwrap_or_default()),
@@ -96,31 +131,49 @@ impl Fencer {
         }
     }
 
-    fn look(&mut self, view: &Arc<View>) -> Fenced {
+    fn look(&mut self, view: &Arc<View>, claim: Claim) -> Fenced {
+        let Some(own) = view.registrations.iter().find(|entry| entry.key == self.key) else {
+            return Fenced::Refused("another host has taken it over meanwhile".to_owned());
+        };
+        let kind = match own.registrant {
+            Registrant::Host { .. } if !planted(Fault::SharedAccess) => ReservationType::ExclusiveAccess,
+            _ => ReservationType::ExclusiveAccessRegistrants,
+        };
         let others: Vec<_> = view.registrations.iter().filter(|entry| entry.key != self.key).collect();
-        let is_ours = |holder: &Registrant| view.key_of(holder) == Some(self.key);
-        match &view.reservation {
-            Some((KIND, Some(holder))) if is_ours(holder) && (others.is_empty() || !self.takeover) => {
+        let key_of = |holder: &Option<Registrant>| holder.as_ref().and_then(|holder| view.key_of(holder));
+        match (&view.reservation, claim) {
+            (Some((held, holder)), _)
+                if *held == kind
+                    && key_of(holder) == Some(self.key)
+                    && (others.is_empty() || claim != Claim::Takeover) =>
+            {
                 Fenced::Done
             }
-            None => self.ask(Step::Reserving),
-            Some(_) if self.takeover => {
-                // The holder last, as that takes the reservation.
-                let holder = view.reservation.as_ref().and_then(|(_, holder)| holder.as_ref());
-                let holder = holder.and_then(|holder| view.key_of(holder)).unwrap_or(0);
-                let other = others.iter().map(|entry| entry.key).find(|key| *key != holder);
-                self.victims = vec![other.unwrap_or(holder)];
-                self.ask(Step::Preempting)
+            (None, Claim::Free) if !others.is_empty() => {
+                // They could write as soon as registrants may.
+                self.refuse(others.iter().map(|entry| name(&entry.registrant)).collect::<Vec<_>>().join(", "))
             }
-            Some((_, holder)) => {
-                let who = holder.as_ref().map_or_else(|| "all who are registered".to_owned(), name);
-                self.refusal = Some(format!(
-                    "its reservation is held by {who}: let one host alone use the mirror, or take it over by takeover=1 if that one is \
-                     certainly not to go on"
-                ));
-                self.ask(Step::Unregistering)
+            (None, _) => self.ask(Step::Reserving(kind)),
+            (Some((_, holder)), Claim::Takeover) => {
+                // The holder last, as that takes the reservation.
+                let holder = key_of(holder).unwrap_or(0);
+                let other = others.iter().map(|entry| entry.key).find(|key| *key != holder);
+                self.ask(Step::Preempting { victim: other.unwrap_or(holder), kind })
+            }
+            (Some((_, holder)), _) => {
+                self.refuse(holder.as_ref().map_or_else(|| "all who are registered".to_owned(), name))
             }
         }
+    }
+
+    /// Leaves the leg to `whom`.
+    #[expect(clippy::needless_pass_by_value, reason = "the name is made for it")]
+    fn refuse(&mut self, whom: String) -> Fenced {
+        self.refusal = Some(format!(
+            "its reservation is held by {whom}: let one host alone use the mirror, or take it over by takeover=1 if that one is \
+             certainly not to go on"
+        ));
+        self.ask(Step::Unregistering)
     }
 }
 
@@ -148,8 +201,8 @@ mod tests {
     }
 
     /// Runs a fencer of `host` against a leg.
-    fn run(leg: &mut Reservations, host: &Registrant, key: u64, takeover: bool) -> Result<(), String> {
-        let mut fencer = Fencer::new(key, takeover);
+    fn run(leg: &mut Reservations, host: &Registrant, key: u64, claim: Claim) -> Result<(), String> {
+        let mut fencer = Fencer::new(key, Need::Reservation);
         let mut operation = fencer.operation();
         for _ in 0..20 {
             let answer = match operation {
@@ -159,7 +212,7 @@ mod tests {
                     .map_err(|_| VolumeErrorKind::ReservationConflict),
                 _ => Ok(Outcome::Reservations(leg.view())),
             };
-            match fencer.answered(answer) {
+            match fencer.answered(answer, claim) {
                 Fenced::Ask(next) => operation = next,
                 Fenced::Done => return Ok(()),
                 Fenced::Refused(why) | Fenced::Failed(why) => return Err(why),
@@ -168,42 +221,128 @@ mod tests {
         panic!("it never ends")
     }
 
+    fn nexus(number: u8) -> Registrant {
+        Registrant::Nexus {
+            initiator_port: format!("iqn.2026-11.org.linerate:{number},i,0x1").into(),
+            target_port: "iqn.2026-11.org.linerate:t,t,0x0001".into(),
+            relative_port: 1,
+        }
+    }
+
     #[test]
     fn the_first_has_it_and_the_second_is_told_who() {
         let mut leg = Reservations::default();
-        run(&mut leg, &host(1), 11, false).unwrap();
-        assert!(leg.view().access(&host(1)).write && !leg.view().access(&host(2)).write);
-        let refused = run(&mut leg, &host(2), 22, false).unwrap_err();
+        run(&mut leg, &host(1), 11, Claim::Free).unwrap();
+        assert!(leg.view().access(&host(1)).write && !leg.view().access(&host(2)).read);
+        let refused = run(&mut leg, &host(2), 22, Claim::Free).unwrap_err();
         assert!(
             refused.contains("nqn.2026-11.org.linerate:1") && refused.contains("takeover=1"),
             "{refused}"
         );
         assert_eq!(leg.view().registrations.len(), 1, "it has left nothing");
-        run(&mut leg, &host(1), 12, false).unwrap();
-        assert_eq!(leg.view().key_of(&host(1)), Some(12), "the same host again");
+        run(&mut leg, &host(1), 11, Claim::Held).unwrap();
     }
 
     #[test]
-    fn whoever_takes_over_is_alone() {
+    fn whoever_takes_over_is_alone_and_aborts_what_was_under_way() {
+        for registrant in [host, nexus] {
+            let mut leg = Reservations::default();
+            run(&mut leg, &registrant(1), 11, Claim::Free).unwrap();
+            leg.apply(&registrant(3), &Command::Register { key: None, new_key: 33, persist: None }).unwrap();
+            let mut fencer = Fencer::new(22, Need::Reservation);
+            let (mut operation, mut aborted) = (fencer.operation(), Vec::new());
+            loop {
+                let answer = match operation {
+                    Operation::Reserve(command) => leg.apply(&registrant(2), &command).map(|change| {
+                        aborted.extend(change.aborted);
+                        Outcome::Done
+                    }),
+                    _ => Ok(Outcome::Reservations(leg.view())),
+                };
+                let answer = answer.map_err(|_| VolumeErrorKind::ReservationConflict);
+                match fencer.answered(answer, Claim::Takeover) {
+                    Fenced::Ask(next) => operation = next,
+                    Fenced::Done => break,
+                    ended => panic!("{ended:?}"),
+                }
+            }
+            assert_eq!(aborted, [registrant(3), registrant(1)], "the holder is the last");
+            let view = leg.view();
+            let may = [1, 2, 3].map(|number| view.access(&registrant(number)));
+            assert_eq!(
+                may.map(|access| (access.read, access.write)),
+                [(false, false), (true, true), (false, false)]
+            );
+            assert_eq!(view.registrations.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_late_queue_of_a_preempted_owner_lets_none_of_its_others_write() {
         let mut leg = Reservations::default();
-        run(&mut leg, &host(1), 11, false).unwrap();
-        leg.apply(&host(3), &Command::Register { key: None, new_key: 33, persist: None }).unwrap();
-        run(&mut leg, &host(2), 22, true).unwrap();
-        let view = leg.view();
-        let may_write = [1, 2, 3].map(|number| view.access(&host(number)).write);
-        assert_eq!(may_write, [false, true, false]);
-        assert_eq!(view.registrations.len(), 1);
+        run(&mut leg, &host(1), 11, Claim::Free).unwrap();
+        run(&mut leg, &host(2), 22, Claim::Takeover).unwrap();
+        let mut late = Fencer::new(11, Need::Reservation);
+        let Operation::Reserve(register) = late.operation() else { panic!("it registers first") };
+        leg.apply(&host(1), &register).unwrap();
+        assert!(!leg.view().access(&host(1)).write, "another queue of the same host goes on writing");
+        assert!(matches!(
+            late.answered(Ok(Outcome::Done), Claim::Held),
+            Fenced::Ask(Operation::ReadReservations)
+        ));
+        let Fenced::Ask(Operation::Reserve(unregister)) =
+            late.answered(Ok(Outcome::Reservations(leg.view())), Claim::Held)
+        else {
+            panic!("it takes nothing back")
+        };
+        leg.apply(&host(1), &unregister).unwrap();
+        assert!(matches!(late.answered(Ok(Outcome::Done), Claim::Held), Fenced::Refused(_)));
+        assert_eq!(leg.view().key_of(&host(1)), None);
     }
 
     #[test]
-    fn a_leg_without_reservations_needs_none_and_one_that_fails_is_refused() {
-        let mut fencer = Fencer::new(1, false);
-        assert!(matches!(fencer.answered(Err(VolumeErrorKind::Unsupported)), Fenced::Done));
-        let mut fencer = Fencer::new(1, false);
+    fn each_queue_of_an_owner_has_access_over_iscsi() {
+        let mut leg = Reservations::default();
+        run(&mut leg, &nexus(1), 11, Claim::Free).unwrap();
+        run(&mut leg, &nexus(2), 11, Claim::Held).unwrap();
+        let may_write = [1, 2, 3].map(|number| leg.view().access(&nexus(number)).write);
+        assert_eq!(may_write, [true, true, false]);
+        run(&mut leg, &nexus(3), 33, Claim::Takeover).unwrap();
+        let may_write = [1, 2, 3].map(|number| leg.view().access(&nexus(number)).write);
+        assert_eq!(may_write, [false, false, true], "one key names them all");
+    }
+
+    #[test]
+    fn where_others_are_registered_and_none_has_it_a_takeover_must_be_asked_for() {
+        let mut leg = Reservations::default();
+        leg.apply(&nexus(1), &Command::Register { key: None, new_key: 11, persist: None }).unwrap();
+        let refused = run(&mut leg, &nexus(2), 22, Claim::Free).unwrap_err();
+        assert!(refused.contains("iqn.2026-11.org.linerate:1"), "{refused}");
+        run(&mut leg, &nexus(2), 22, Claim::Takeover).unwrap();
+        assert!(!leg.view().access(&nexus(1)).write);
+    }
+
+    #[test]
+    fn whoever_was_preempted_meanwhile_gives_up() {
+        let mut fencer = Fencer::new(1, Need::Reservation);
+        let looks = fencer.answered(Ok(Outcome::Done), Claim::Takeover);
+        assert!(matches!(looks, Fenced::Ask(Operation::ReadReservations)));
+        let answer = Ok(Outcome::Reservations(Reservations::default().view()));
+        assert!(matches!(fencer.answered(answer, Claim::Takeover), Fenced::Refused(_)));
+    }
+
+    #[test]
+    fn a_leg_without_reservations_is_used_only_where_it_needs_none_and_one_that_fails_is_refused() {
+        let mut fencer = Fencer::new(1, Need::Nothing);
+        assert!(matches!(fencer.answered(Err(VolumeErrorKind::Unsupported), Claim::Free), Fenced::Done));
+        let mut fencer = Fencer::new(1, Need::Reservation);
+        let refused = fencer.answered(Err(VolumeErrorKind::Unsupported), Claim::Free);
+        assert!(matches!(refused, Fenced::Failed(why) if why.contains("unfenced=1")));
+        let mut fencer = Fencer::new(1, Need::Nothing);
         assert!(
-            matches!(fencer.answered(Err(VolumeErrorKind::Media)), Fenced::Ask(_)),
+            matches!(fencer.answered(Err(VolumeErrorKind::Media), Claim::Free), Fenced::Ask(_)),
             "without persistence"
         );
-        assert!(matches!(fencer.answered(Err(VolumeErrorKind::Media)), Fenced::Failed(_)));
+        assert!(matches!(fencer.answered(Err(VolumeErrorKind::Media), Claim::Free), Fenced::Failed(_)));
     }
 }

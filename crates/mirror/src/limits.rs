@@ -21,6 +21,10 @@ pub const PARTS: u64 = 128;
 /// Bytes at each leg's end that are the mirror's own: superblocks and bitmap, each part twice, in blocks of up to 4 KiB, with room for more.
 pub const RESERVE: u64 = 2 << 20;
 
+/// Bytes at the beginning of a leg without a superblock that must be zeros if another leg's data is to be written over it: where partition tables, file systems
+/// and virtual disks have their marks.
+pub const HEAD: u64 = 1 << 20;
+
 /// Bytes of a region at least: what is resynchronised for one write that was under way.
 pub const SMALLEST_REGION: u64 = 1 << 20;
 
@@ -73,3 +77,7 @@ pub const ROUNDS: usize = 4;
 
 /// How long opening waits for legs that are slow to open: those that are not there by then are missing, and are opened later.
 pub const OPEN_WAIT: Duration = Duration::from_secs(5);
+
+/// Questions about one leg's reservation, each for one queue that takes it: two for each owner that is to be preempted, of which a leg has few. One that others
+/// change again and again is given up then.
+pub const QUESTIONS: u16 = 1000;

@@ -22,6 +22,7 @@ pub(crate) struct LogWriter {
 #[derive(Debug)]
 struct Writing {
     part: u64,
+    sequence: u64,
     spread: Spread,
 }
 
@@ -50,7 +51,7 @@ impl LogWriter {
         let memberships = state.members.all_writable();
         state.members.begin(&memberships);
         drop(state);
-        self.writing = Some(Writing { part, spread: Spread::new(&memberships) });
+        self.writing = Some(Writing { part, sequence, spread: Spread::new(&memberships) });
         for membership in memberships {
             write_unit(with, membership, Owner::Log, unit_of(part, slot), &bytes);
         }
@@ -71,12 +72,17 @@ impl LogWriter {
 
     fn end(&mut self, with: &mut QueueParts<'_>) -> bool {
         let timeout = with.shared.shape.timeout;
-        let Some(Writing { part, spread }) =
+        let Some(Writing { part, sequence, spread }) =
             self.writing.take_if(|writing| writing.spread.settle(with.shared, timeout, with.now))
         else {
             return false;
         };
         let mut state = with.shared.lock();
+        for membership in spread.done() {
+            if let Some(leg) = state.members.legs.get_mut(membership.leg) {
+                leg.acknowledged.log = leg.acknowledged.log.max(sequence);
+            }
+        }
         let has = |leg: usize| {
             spread.done().iter().any(|membership| membership.leg == leg && state.members.counts(*membership))
         };

@@ -77,8 +77,17 @@ pub(crate) struct Leg {
     pub(crate) pending: Bits,
     /// Bytes that were copied to it since the mirror was opened.
     pub(crate) copied: u64,
+    /// The record and the write of the dirty log that it has acknowledged last: what returns with less has lost what it had called durable.
+    pub(crate) acknowledged: Acknowledged,
     /// What was last wrong with it.
     pub(crate) error: Option<String>,
+}
+
+/// See [`Leg::acknowledged`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Acknowledged {
+    pub(crate) version: Version,
+    pub(crate) log: u64,
 }
 
 /// A leg, as long as it takes part without a break.
@@ -310,7 +319,11 @@ impl Members {
     /// The opening was recorded on these legs: the others are out. An error if they are too few.
     pub(crate) fn opened(&mut self, wrote: &[usize]) -> Result<(), OpenError> {
         self.writer = None;
+        let version = self.version;
         for (index, leg) in self.legs.iter_mut().enumerate() {
+            if wrote.contains(&index) {
+                leg.acknowledged.version = version;
+            }
             if leg.state == LegState::Resynchronizing {
                 leg.state = LegState::Out;
             }
@@ -406,6 +419,12 @@ impl Members {
         now: Instant,
     ) {
         self.writer = None;
+        let version = self.version;
+        for membership in on {
+            if let Some(leg) = self.legs.get_mut(membership.leg) {
+                leg.acknowledged.version = version;
+            }
+        }
         let have =
             |leg: &usize| on.iter().any(|membership| membership.leg == *leg && self.counts(*membership));
         let in_sync = self.legs.iter().enumerate().filter(|(_, leg)| leg.state == LegState::InSync);

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use names::{Source, VolumeUrl};
 use volume::{OpenError, OpenStage, Opener, Openers, PreparedOpen};
 
+use crate::fencer::Need;
 use crate::opening::{Child, EntropySource, PreparedMirror};
 use crate::options::Options;
 use crate::shared::{Prepared, Reopen};
+
+const KIND: &str = "mirror";
 
 /// Runs what may block, such as looking up a name, where that holds nobody up.
 pub trait Background: Send + Sync {
@@ -35,7 +38,7 @@ impl fmt::Debug for MirrorOpener {
 
 impl Opener for MirrorOpener {
     fn schemes(&self) -> &'static [&'static str] {
-        &["mirror"]
+        &[KIND]
     }
 
     fn prepare(&self, url: &VolumeUrl, openers: &Openers) -> Result<Box<dyn PreparedOpen>, OpenError> {
@@ -44,14 +47,22 @@ impl Opener for MirrorOpener {
         };
         let options = Options::of(source)?;
         let mut children = Vec::new();
-        for leg in &source.children {
+        for (index, leg) in source.children.iter().enumerate() {
+            if let Some(option) = fixed_identity(leg) {
+                return Err(OpenError::new(format!(
+                    "leg {index} has {option}=: a mirror is known to its legs by another name each time that it is opened, so that an owner that it was taken from can be \
+                     told from the next one; leave {option}= out"
+                )));
+            }
             let prepared = openers.prepare(leg);
             if let Err(error) = &prepared
                 && error.stage() == OpenStage::Scheme
             {
                 return Err(error.clone());
             }
-            children.push(Child { prepared, url: names::redact(&leg.to_string()), local: is_local(leg) });
+            let need = if options.unfenced || fences_itself(leg) { Need::Nothing } else { Need::Reservation };
+            let url = names::redact(&leg.to_string());
+            children.push(Child { prepared, url, local: is_local(leg), need });
         }
         let reopener = Reopener {
             openers: openers.clone(),
@@ -74,6 +85,27 @@ fn is_local(url: &VolumeUrl) -> bool {
         Source::Iscsi(_) | Source::Nvme(_) => false,
         Source::Composite(composite) => composite.children.iter().all(is_local),
         _ => true,
+    }
+}
+
+/// True for what no other host can reach, and for a mirror, whose own legs have the reservations.
+fn fences_itself(url: &VolumeUrl) -> bool {
+    match &url.source {
+        Source::Iscsi(_) | Source::Nvme(_) => false,
+        Source::Composite(composite) => {
+            composite.kind == KIND || composite.children.iter().all(fences_itself)
+        }
+        _ => true,
+    }
+}
+
+/// The option by which a leg of another machine would know every owner by the same name.
+fn fixed_identity(url: &VolumeUrl) -> Option<&'static str> {
+    match &url.source {
+        Source::Iscsi(remote) => remote.options.isid.map(|_| "isid"),
+        Source::Nvme(remote) => remote.options.hostid.map(|_| "hostid"),
+        Source::Composite(composite) => composite.children.iter().find_map(fixed_identity),
+        _ => None,
     }
 }
 

@@ -13,12 +13,12 @@ use crate::area::Area;
 use crate::assembly::{Plan, Seen, Wishes, assemble, placement};
 use crate::bits::Bits;
 use crate::dirty_log::DirtyLog;
-use crate::fencer::{Fenced, Fencer};
+use crate::fencer::{Claim, Fenced, Fencer, Need};
 use crate::limits::{DEPTH, OPEN_WAIT, OWN_MEMORY, ZEROED_REGIONS};
-use crate::members::{Assembled, Leg, LegState, Medium, Members, Record};
+use crate::members::{Acknowledged, Assembled, Leg, LegState, Medium, Members, Record};
 use crate::options::Options;
 use crate::shared::{Reopen, Shape, Shared, State};
-use crate::superblock::Content;
+use crate::superblock::{Content, Found};
 use crate::volume::Mirror;
 
 /// Where a mirror's numbers come from.
@@ -31,6 +31,8 @@ pub(crate) struct Child {
     pub(crate) url: String,
     /// It is on this machine.
     pub(crate) local: bool,
+    /// Whether it must have a reservation.
+    pub(crate) need: Need,
 }
 
 /// A mirror of which everything that may block is done.
@@ -60,6 +62,7 @@ enum LegStep {
 struct LegOpening {
     url: String,
     local: bool,
+    need: Need,
     step: LegStep,
     medium: Option<(Arc<dyn Volume>, Box<dyn VolumeQueue>)>,
     waiting: Option<Request>,
@@ -94,6 +97,7 @@ impl PreparedOpen for PreparedMirror {
         let open = |child: Child| LegOpening {
             url: child.url,
             local: child.local,
+            need: child.need,
             step: match child.prepared {
                 Ok(prepared) => LegStep::Opening(prepared.begin(context)),
                 Err(error) => LegStep::Failed(error.to_string()),
@@ -150,7 +154,12 @@ impl LegOpening {
     fn read(&mut self, now: Instant, area: Area, memory: &Pool) {
         let Some((volume, _)) = &self.medium else { return };
         let (limits, size) = (volume.limits(), volume.geometry().block_size);
-        let Some(extent) = area.next(limits.max_transfer.min(1 << 20)) else {
+        let mut area = area;
+        let most = limits.max_transfer.min(1 << 20);
+        if area.next(most).is_none() && !area.wants_bitmap() && area.superblock() == Found::Blank {
+            area.want_head();
+        }
+        let Some(extent) = area.next(most) else {
             self.step = if area.wants_bitmap() { LegStep::Known(area) } else { LegStep::Read(area) };
             return;
         };
@@ -169,7 +178,7 @@ impl LegOpening {
             Ok(queue) => self.medium = Some((volume, queue)),
             Err(error) => return self.fail(error.to_string()),
         }
-        let fencer = Fencer::new(with.key, with.takeover);
+        let fencer = Fencer::new(with.key, self.need);
         let operation = fencer.operation();
         self.step = LegStep::Fencing(fencer);
         self.ask(now, operation);
@@ -202,7 +211,7 @@ impl LegOpening {
         }
         let Some(answer) = self.take(now) else { return Ok(false) };
         match (&mut self.step, answer) {
-            (LegStep::Fencing(fencer), answer) => match fencer.answered(answer) {
+            (LegStep::Fencing(fencer), answer) => match fencer.answered(answer, with.claim) {
                 Fenced::Ask(operation) => self.ask(now, operation),
                 Fenced::Done => self.fenced(now, with.memory),
                 Fenced::Failed(why) => self.fail(why),
@@ -235,7 +244,8 @@ impl LegOpening {
         let (LegStep::Read(area) | LegStep::Known(area)) = &self.step else { return None };
         let block_size = volume.geometry().block_size;
         let medium = Medium::new(Arc::clone(volume), block_size)?;
-        Some(Seen { found: area.superblock(), room: medium.room(), block_size })
+        let (found, holds_data) = (area.superblock(), area.holds_data());
+        Some(Seen { found, holds_data, room: medium.room(), block_size })
     }
 
     fn last_error(&self) -> Option<String> {
@@ -249,7 +259,7 @@ impl LegOpening {
 /// What every leg is given.
 struct Fencing<'a> {
     key: u64,
-    takeover: bool,
+    claim: Claim,
     context: &'a QueueContext,
     memory: &'a Pool,
 }
@@ -259,7 +269,7 @@ impl MirrorOpening {
     fn advance(&mut self, now: Instant) -> Result<bool, OpenError> {
         let with = Fencing {
             key: self.key,
-            takeover: self.options.takeover,
+            claim: if self.options.takeover { Claim::Takeover } else { Claim::Free },
             context: &self.context,
             memory: &self.memory,
         };
@@ -284,8 +294,8 @@ impl MirrorOpening {
         let seen: Vec<_> = self.legs.iter().map(LegOpening::seen).collect();
         let mut uuid = [0; 16];
         self.entropy.fill(&mut uuid);
-        let Options { copies, slab, spares, degraded, .. } = self.options;
-        let wishes = Wishes { legs: self.legs.len(), spares, copies, slab, degraded };
+        let Options { copies, slab, spares, degraded, overwrite, .. } = self.options;
+        let wishes = Wishes { legs: self.legs.len(), spares, copies, slab, degraded, overwrite };
         let plan = assemble(wishes, &seen, uuid)?;
         for (leg, role) in self.legs.iter_mut().zip(&plan.roles) {
             let step = std::mem::replace(&mut leg.step, LegStep::Recorded);
@@ -374,6 +384,7 @@ impl MirrorOpening {
                 out_since: now,
                 pending: Bits::new(0),
                 copied: 0,
+                acknowledged: Acknowledged::default(),
                 error: leg.last_error(),
             });
         }
@@ -451,6 +462,8 @@ impl MirrorOpening {
             timeout: self.options.timeout,
             key: self.key,
             takeover: self.options.takeover,
+            overwrite: self.options.overwrite,
+            needs: self.legs.iter().map(|leg| leg.need).collect(),
             urls: self.legs.iter().map(|leg| leg.url.clone()).collect(),
         }
     }

@@ -7,7 +7,18 @@ use volume::OpenError;
 
 use crate::limits::{LEGS, RATE, SMALLEST_REGION, TIMEOUT};
 
-const NAMES: [&str; 8] = ["copies", "slab", "spares", "prefer", "rate", "timeout", "degraded", "takeover"];
+const NAMES: [&str; 10] = [
+    "copies",
+    "slab",
+    "spares",
+    "prefer",
+    "rate",
+    "timeout",
+    "degraded",
+    "takeover",
+    "unfenced",
+    "overwrite",
+];
 
 /// Bytes of a slab, unless `slab=` says otherwise.
 const SLAB: u64 = 1 << 30;
@@ -21,7 +32,7 @@ pub(crate) struct Options {
     pub(crate) slab: u64,
     /// How many of the last legs are spares.
     pub(crate) spares: usize,
-    /// The leg that is read first, counted from 0; local ones if not given.
+    /// The leg that is read first, counted from 0; local ones first if not given.
     pub(crate) prefer: Option<usize>,
     /// Bytes a second that are resynchronised.
     pub(crate) rate: u64,
@@ -30,6 +41,10 @@ pub(crate) struct Options {
     pub(crate) degraded: bool,
     /// Take reservations away from whoever has them.
     pub(crate) takeover: bool,
+    /// Use legs of other machines that have no reservations.
+    pub(crate) unfenced: bool,
+    /// Write over legs that are no mirror's yet though they hold data.
+    pub(crate) overwrite: bool,
 }
 
 impl Options {
@@ -61,11 +76,14 @@ impl Options {
             copies: number("copies")?.map(wire::widen),
             slab: size("slab", SLAB)?,
             spares: number("spares")?.unwrap_or(0),
+            // Zero is refused with what is beyond the last one.
             prefer: number("prefer")?.map(|counted| counted.wrapping_sub(1)),
             rate: size("rate", RATE)?,
             timeout,
             degraded: flag("degraded")?,
             takeover: flag("takeover")?,
+            unfenced: flag("unfenced")?,
+            overwrite: flag("overwrite")?,
         };
         options.check(source.children.len())?;
         Ok(options)
@@ -79,8 +97,10 @@ impl Options {
             format!("spares={}: at least one volume must hold data", self.spares)
         } else if self.copies.is_some_and(|copies| !(1..=members).contains(&copies)) {
             format!("copies= is a number from 1 to {members}, the volumes that hold data")
-        } else if self.prefer.is_some_and(|leg| leg >= legs) {
-            format!("prefer= is a number from 1 to {legs}, the place of a volume in the brackets")
+        } else if self.prefer.is_some_and(|leg| wire::widen(leg) >= members) {
+            format!(
+                "prefer= is a number from 1 to {members}, the place of a volume that holds data in the brackets: spares come last, and hold none"
+            )
         } else if !self.slab.is_multiple_of(SMALLEST_REGION) || self.slab == 0 {
             "slab= is a multiple of 1M".to_owned()
         } else if self.rate == 0 {
@@ -116,7 +136,10 @@ mod tests {
         let usual = options("").unwrap();
         assert_eq!((usual.copies, usual.slab, usual.spares, usual.rate), (None, SLAB, 0, RATE));
         assert_eq!((usual.timeout, usual.degraded, usual.takeover), (TIMEOUT, false, false));
-        let all = options("?copies=1&slab=4M&spares=1&rate=100M&timeout=2s&degraded=1&takeover=1").unwrap();
+        assert_eq!((usual.prefer, usual.unfenced, usual.overwrite), (None, false, false));
+        let all = "?copies=1&slab=4M&spares=1&rate=100M&timeout=2s&degraded=1&takeover=1&prefer=2&unfenced=1&overwrite=1";
+        let all = options(all).unwrap();
+        assert_eq!((all.prefer, all.unfenced, all.overwrite), (Some(1), true, true));
         assert_eq!((all.copies, all.slab, all.spares, all.rate), (Some(1), 4 << 20, 1, 100 << 20));
         assert_eq!((all.timeout, all.degraded, all.takeover), (Duration::from_secs(2), true, true));
     }
@@ -129,6 +152,11 @@ mod tests {
             ("?copies=3&spares=1", "from 1 to 2"),
             ("?spares=3", "must hold data"),
             ("?slab=1000", "multiple of 1M"),
+            ("?prefer=0", "from 1 to 3"),
+            ("?prefer=4", "from 1 to 3"),
+            ("?prefer=3&spares=1", "spares come last"),
+            ("?prefer=first", "write a number"),
+            ("?overwrite=yes", "write overwrite=1 or overwrite=0"),
             ("?rate=fast", "rate=:"),
             ("?rate=0", "at least 1 byte"),
             ("?timeout=5", "timeout=:"),

@@ -9,6 +9,12 @@ pub(crate) enum Fault {
     SkippedBit,
     /// A leg that is out serves reads.
     StaleLeg,
+    /// A preemption leaves the commands of the preempted owner under way.
+    PreemptionWithoutAbort,
+    /// A reservation lets all who are registered write, though an NVMe host is one registrant with all of its queues.
+    SharedAccess,
+    /// A leg that has lost what it had acknowledged is taken for what it was.
+    TrustedLiar,
 }
 
 #[cfg(test)]

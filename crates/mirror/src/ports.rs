@@ -9,7 +9,7 @@ use volume::{
     Request, Tag, VolumeErrorKind, VolumeQueue,
 };
 
-use crate::fencer::{Fenced, Fencer};
+use crate::fencer::{Claim, Fenced, Fencer, Need};
 use crate::members::Membership;
 use crate::shared::Shared;
 
@@ -52,15 +52,9 @@ struct Port {
     /// The reservation is this owner's, and this queue registered: over iSCSI each queue is a nexus of its own.
     fenced: bool,
     fencing: Option<Fencer>,
-    backlog: VecDeque<Waiting>,
+    /// What waits for room, or for the reservation: nothing is sent without it, as a leg's own blocks too count only once nobody else can change them.
+    backlog: VecDeque<Request>,
     under_way: usize,
-}
-
-/// A request that waits for room, or for the reservation.
-struct Waiting {
-    request: Request,
-    /// It may be sent without the reservation: it reads the leg's own blocks.
-    looks: bool,
 }
 
 /// The tag of what a fencer asks; others begin at one.
@@ -112,7 +106,6 @@ impl Ports {
         self.last += 1;
         let tag = Tag(self.last);
         let changes = operation.writes();
-        let looks = owner == Owner::Probe && matches!(operation, Operation::Read { .. });
         if let Err(why) = self.open(membership.leg) {
             self.shared.lock().fail(membership, why.to_string(), now);
             let result = Err(Failure::of(operation, VolumeErrorKind::Unreachable));
@@ -123,7 +116,7 @@ impl Ports {
         self.children.insert(tag.0, Child { owner, membership, changes });
         if let Some(port) = self.legs.get_mut(membership.leg) {
             port.under_way += 1;
-            port.backlog.push_back(Waiting { request: Request { tag, operation }, looks });
+            port.backlog.push_back(Request { tag, operation });
             port.push(now, &self.shared, membership.leg);
             self.polls.mark(membership.leg);
         }
@@ -149,9 +142,9 @@ impl Ports {
     /// Asks that a read end soon.
     pub(crate) fn cancel(&mut self, membership: Membership, sent: Sent) {
         let Some(port) = self.legs.get_mut(membership.leg) else { return };
-        let waiting = port.backlog.iter().position(|waiting| waiting.request.tag == sent.0);
+        let waiting = port.backlog.iter().position(|waiting| waiting.tag == sent.0);
         match (waiting.and_then(|index| port.backlog.remove(index)), &mut port.queue) {
-            (Some(Waiting { request, .. }), _) => {
+            (Some(request), _) => {
                 port.under_way = port.under_way.saturating_sub(1);
                 if let Some(child) = self.children.remove(&request.tag.0) {
                     let result = request.failed(VolumeErrorKind::Cancelled).result;
@@ -187,7 +180,8 @@ impl Ports {
             let gave = !answers.is_empty();
             for Completion { tag, result } in answers.drain(..) {
                 if tag == FENCING {
-                    let refused = port.fenced(now, result.map_err(VolumeErrorKind::from));
+                    let claim = self.shared.lock().claim(leg, self.shared.shape.takeover);
+                    let refused = port.fenced(now, result.map_err(VolumeErrorKind::from), claim);
                     if port.fenced
                         && let Some(leg) = self.shared.lock().members.legs.get_mut(leg)
                     {
@@ -258,14 +252,18 @@ fn refuse(
             state.fence();
             VolumeErrorKind::ReservationConflict
         }
-        (Fenced::Refused(why) | Fenced::Failed(why), Some(membership)) => {
+        (Fenced::Refused(why), Some(membership)) => {
+            state.fail(membership, why, now);
+            VolumeErrorKind::ReservationConflict
+        }
+        (Fenced::Failed(why), Some(membership)) => {
             state.fail(membership, why, now);
             VolumeErrorKind::Unreachable
         }
         _ => VolumeErrorKind::Unreachable,
     };
     (port.queue, port.fencing, port.fenced) = (None, None, false);
-    for Waiting { request, .. } in port.backlog.drain(..) {
+    for request in port.backlog.drain(..) {
         port.under_way = port.under_way.saturating_sub(1);
         if let Some(Child { owner, membership, .. }) = children.remove(&request.tag.0) {
             state.members.end(membership.leg);
@@ -276,9 +274,14 @@ fn refuse(
 
 impl Port {
     /// The fencer has its answer: goes on, or says why the leg must not be used.
-    fn fenced(&mut self, now: Instant, answer: Result<Outcome, VolumeErrorKind>) -> Option<Fenced> {
+    fn fenced(
+        &mut self,
+        now: Instant,
+        answer: Result<Outcome, VolumeErrorKind>,
+        claim: Claim,
+    ) -> Option<Fenced> {
         let fencer = self.fencing.as_mut()?;
-        match fencer.answered(answer) {
+        match fencer.answered(answer, claim) {
             Fenced::Ask(operation) => {
                 let queue = self.queue.as_mut()?;
                 let asked = queue.submit(now, Request { tag: FENCING, operation });
@@ -294,26 +297,24 @@ impl Port {
 
     fn push(&mut self, now: Instant, shared: &Shared, leg: usize) {
         let Some(queue) = &mut self.queue else { return };
-        while let Some(Waiting { request, looks }) = self.backlog.pop_front() {
-            if !self.fenced && !looks {
-                self.backlog.push_front(Waiting { request, looks });
-                if self.fencing.is_none() {
-                    self.fence(now, shared, leg);
-                }
-                return;
+        if !self.fenced {
+            if self.fencing.is_none() && !self.backlog.is_empty() {
+                self.fence(now, shared, leg);
             }
+            return;
+        }
+        while let Some(request) = self.backlog.pop_front() {
             if let Err(QueueFull(request)) = queue.submit(now, request) {
-                self.backlog.push_front(Waiting { request, looks });
+                self.backlog.push_front(request);
                 return;
             }
         }
     }
 
-    /// Begins to see that the reservation is this owner's. A leg that was not there when the mirror was opened is taken over now, if that is wished; one that
-    /// this owner has had is not taken back.
+    /// Begins to see that the reservation is this owner's.
     fn fence(&mut self, now: Instant, shared: &Shared, leg: usize) {
-        let held = shared.lock().members.leg(leg).is_none_or(|leg| leg.reserved);
-        let fencer = Fencer::new(shared.shape.key, shared.shape.takeover && !held);
+        let need = shared.shape.needs.get(leg).copied().unwrap_or(Need::Reservation);
+        let fencer = Fencer::new(shared.shape.key, need);
         let Some(queue) = &mut self.queue else { return };
         // A queue that is full now is asked again when it has answered.
         if queue.submit(now, Request { tag: FENCING, operation: fencer.operation() }).is_ok() {

@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::Instant;
-use volume::{Failure, OpenError, Opening, Operation, Outcome, PathState, QueueContext};
+use volume::{Failure, OpenError, Opening, Operation, Outcome, PathState, QueueContext, VolumeErrorKind};
 
 use crate::area::Area;
 use crate::bits::Bits;
 use crate::limits::{PROBE, REOPEN};
-use crate::members::{LegState, Membership};
+use crate::members::{Acknowledged, LegState, Membership};
+use crate::planted::{Fault, planted};
 use crate::ports::Owner;
 use crate::shared::{Prepared, State};
-use crate::superblock::{Content, Found};
+use crate::superblock::{Content, Found, Version};
 use crate::tasks::QueueParts;
 
 enum Step {
@@ -173,12 +174,23 @@ impl Prober {
 
     /// The superblocks are read: does the leg belong here, and is its bitmap worth reading?
     fn check(&mut self, with: &mut QueueParts<'_>, membership: Membership, mut area: Area) {
+        let found = area.superblock();
         let (verdict, regions) = {
             let state = with.shared.lock();
-            (verdict(&state, membership.leg, &area.superblock()), state.members.layout.regions())
+            (verdict(&state, membership.leg, &found), state.members.layout.regions())
         };
         match verdict {
+            Ok(Content::Blank) if found == Found::Blank && area.want_head() => {
+                self.read(with, membership, area);
+            }
+            Ok(Content::Blank) if area.holds_data() && !with.shared.shape.overwrite => {
+                let why = "it is no mirror's, and holds data that would be overwritten: name the right volume, or open the mirror anew with overwrite=1";
+                note(with, membership.leg, why.to_owned());
+            }
             Ok(Content::Blank) => self.take_in(with, membership, Bits::full(regions), Content::Blank),
+            Ok(_) if has_lost(with, membership.leg, |has| found_version(&found) < has.version) => {
+                self.take_in(with, membership, Bits::full(regions), Content::Blank);
+            }
             Ok(_) => {
                 area.want_bitmap(regions);
                 self.read(with, membership, area);
@@ -189,7 +201,11 @@ impl Prober {
 
     fn admit(&mut self, with: &mut QueueParts<'_>, membership: Membership, area: &Area) {
         let layout = with.shared.lock().members.layout;
-        let dirty = area.dirty(&layout.uuid, layout.regions());
+        let (uuid, regions) = (layout.uuid, layout.regions());
+        if has_lost(with, membership.leg, |has| area.newest_log(&uuid, regions) < has.log) {
+            return self.take_in(with, membership, Bits::full(regions), Content::Blank);
+        }
+        let dirty = area.dirty(&uuid, regions);
         self.take_in(with, membership, dirty, Content::Out);
     }
 
@@ -231,6 +247,16 @@ impl Prober {
                 data.pieces().iter().for_each(|piece| area.add(piece));
                 self.read(with, membership, area);
             }
+            (
+                Some(Step::Reading { .. } | Step::Flushing),
+                Err(Failure { kind: VolumeErrorKind::ReservationConflict, .. }),
+            ) => {
+                // Otherwise somebody else has a leg that this owner never had, and the leg says so.
+                let mut state = with.shared.lock();
+                if state.members.leg(membership.leg).is_some_and(|leg| leg.reserved) {
+                    state.fence();
+                }
+            }
             (Some(Step::Reading { .. }), Err(failure)) => {
                 note(with, membership.leg, format!("its own blocks cannot be read: {}", failure.kind));
             }
@@ -271,6 +297,26 @@ impl Prober {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.due
     }
+}
+
+/// The version of a record that was found.
+fn found_version(found: &Found) -> Version {
+    match found {
+        Found::Record(record) => record.version,
+        _ => Version::default(),
+    }
+}
+
+/// True if a leg has less than it had acknowledged as durable: then nothing else that it acknowledged counts, and it says so.
+fn has_lost(with: &QueueParts<'_>, leg: usize, lacks: impl Fn(Acknowledged) -> bool) -> bool {
+    let mut state = with.shared.lock();
+    let Some(leg) = state.members.legs.get_mut(leg) else { return false };
+    let lost = lacks(leg.acknowledged) && !planted(Fault::TrustedLiar);
+    if lost {
+        leg.error =
+            Some("it has lost what it had acknowledged as durable: everything is copied to it".to_owned());
+    }
+    lost
 }
 
 /// Keeps what is wrong with a leg, for people.

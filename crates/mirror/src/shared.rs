@@ -10,6 +10,7 @@ use volume::{Extent, Features, Geometry, Limits, Listeners, OpenError, Volume, V
 
 use crate::bits::Bits;
 use crate::dirty_log::DirtyLog;
+use crate::fencer::{Claim, Need};
 use crate::limits::ABANDONED;
 use crate::members::{Dropped, LegState, Medium, Members, Membership};
 use crate::range_locks::{Holder, RangeLocks};
@@ -36,6 +37,10 @@ pub(crate) struct Shape {
     pub(crate) key: u64,
     /// Reservations of others are taken away.
     pub(crate) takeover: bool,
+    /// Legs that are no mirror's yet are written over though they hold data.
+    pub(crate) overwrite: bool,
+    /// Which legs must have a reservation.
+    pub(crate) needs: Vec<Need>,
     /// The legs' URLs, without secrets.
     pub(crate) urls: Vec<String>,
 }
@@ -184,6 +189,16 @@ impl State {
                 entry.granted.push(number);
                 entry.waker.wake_by_ref();
             }
+        }
+    }
+
+    /// What this owner may do about a leg's reservation. One that it has had is not taken back; a leg that was not there when the mirror was opened is taken over
+    /// then, if that is wished.
+    pub(crate) fn claim(&self, leg: usize, takeover: bool) -> Claim {
+        match self.members.leg(leg) {
+            Some(leg) if !leg.reserved && takeover => Claim::Takeover,
+            Some(leg) if !leg.reserved => Claim::Free,
+            _ => Claim::Held,
         }
     }
 

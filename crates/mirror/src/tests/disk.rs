@@ -1,4 +1,6 @@
 //! A disk for the simulation: it answers in any order, has a volatile cache and reservations, can be cut off and slowed down, and finishes late what a queue left.
+//!
+//! As at a target, a command may be accepted, and judged by the reservations of that moment, long before it is carried out. Only a preemption that aborts ends it then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,8 +30,12 @@ pub(super) struct Platter {
     /// Power was lost: the next flush says so.
     lost: bool,
     reservations: Reservations,
-    /// Writes of queues that are gone, and when they take effect.
-    late: Vec<(Instant, Extent, Vec<u8>)>,
+    /// Writes of queues that are gone.
+    late: Vec<LateWrite>,
+    /// How often the commands of each were aborted.
+    aborts: BTreeMap<Registrant, u64>,
+    /// It acknowledges flushes and durable writes, and loses at a power cut what it should have kept.
+    pub(super) lies: bool,
     entropy: SeededEntropy,
 }
 
@@ -53,6 +59,8 @@ impl Disk {
             lost: false,
             reservations: Reservations::default(),
             late: Vec::new(),
+            aborts: BTreeMap::new(),
+            lies: false,
             entropy: SeededEntropy::new(seed),
         };
         Self { platter: Arc::new(Mutex::new(platter)), blocks: size / BLOCK as u64, by_nexus }
@@ -74,6 +82,7 @@ impl Disk {
             platter.lost = true;
         }
         platter.cache.clear();
+        platter.late.clear();
     }
 
     /// The disk as one owner sees it.
@@ -96,29 +105,48 @@ impl Platter {
     }
 
     fn flush(&mut self) -> Result<(), VolumeErrorKind> {
-        self.durable.append(&mut self.cache);
+        if !self.lies {
+            self.durable.append(&mut self.cache);
+        }
         if std::mem::take(&mut self.lost) { Err(VolumeErrorKind::Media) } else { Ok(()) }
     }
 
-    pub(super) fn settle_late(&mut self, now: Instant) {
-        let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|write| write.0 <= now);
+    fn settle_late(&mut self, now: Instant) {
+        let (due, late): (Vec<LateWrite>, _) =
+            std::mem::take(&mut self.late).into_iter().partition(|write| write.due <= now);
         self.late = late;
-        let due: Vec<(Instant, Extent, Vec<u8>)> = due;
-        due.into_iter().for_each(|(_, extent, bytes)| self.put(extent, &bytes));
-    }
-
-    /// Writes that a crashed owner left take effect now, or never.
-    pub(super) fn settle_crash(&mut self) {
-        for (_, extent, bytes) in std::mem::take(&mut self.late) {
-            if self.entropy.number().is_multiple_of(2) {
+        for LateWrite { by, judged, extent, bytes, .. } in due {
+            if self.judge(&by, Access::WRITE, judged).is_ok() {
                 self.put(extent, &bytes);
             }
         }
     }
 
-    fn carry_out(&mut self, who: &Registrant, operation: Operation) -> Result<Outcome, Failure> {
-        let access = self.reservations.view().access(who);
-        let refused = operation.writes() && !access.write;
+    fn aborted(&self, who: &Registrant) -> u64 {
+        self.aborts.get(who).copied().unwrap_or(0)
+    }
+
+    /// Whether a command may be carried out now. It was accepted when as many commands of its registrant had been aborted as `judged` says, or is judged only now.
+    fn judge(&self, who: &Registrant, wanted: Access, judged: Option<u64>) -> Result<(), VolumeErrorKind> {
+        match judged {
+            Some(aborts) if aborts == self.aborted(who) => Ok(()),
+            // The initiator sends it again, and it is judged by what holds now.
+            Some(_) | None => {
+                let access = self.reservations.view().access(who);
+                let may = (access.read || !wanted.read) && (access.write || !wanted.write);
+                if may { Ok(()) } else { Err(VolumeErrorKind::ReservationConflict) }
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        who: &Registrant,
+        judged: Option<u64>,
+        operation: Operation,
+    ) -> Result<Outcome, Failure> {
+        let verdict = self.judge(who, Access::of(&operation), judged);
+        let refused = verdict.is_err();
         if self.cut || refused {
             let kind =
                 if self.cut { VolumeErrorKind::Unreachable } else { VolumeErrorKind::ReservationConflict };
@@ -148,7 +176,7 @@ impl Platter {
             Operation::Write { extent, data, durability } => {
                 let bytes = data.into_one();
                 self.put(extent, &bytes);
-                if durability == volume::Durability::Durable {
+                if durability == volume::Durability::Durable && !self.lies {
                     for block in extent.start..extent.start + extent.blocks {
                         if let Some(content) = self.cache.remove(&block) {
                             self.durable.insert(block, content);
@@ -169,11 +197,45 @@ impl Platter {
                 Ok(Outcome::Allocation(Allocation { extent, mapped: any }))
             }
             Operation::Reserve(command) => match self.reservations.apply(who, &command) {
-                Ok(_) => Ok(Outcome::Done),
+                Ok(change) => {
+                    for victim in change.aborted {
+                        *self.aborts.entry(victim).or_default() += 1;
+                    }
+                    Ok(Outcome::Done)
+                }
                 Err(_) => Err(VolumeErrorKind::ReservationConflict.into()),
             },
             Operation::ReadReservations => Ok(Outcome::Reservations(self.reservations.view())),
             other => Err(Failure::of(other, VolumeErrorKind::Unsupported)),
+        }
+    }
+}
+
+/// A write of a queue that is gone, and when it takes effect.
+#[derive(Debug)]
+struct LateWrite {
+    due: Instant,
+    by: Registrant,
+    judged: Option<u64>,
+    extent: Extent,
+    bytes: Vec<u8>,
+}
+
+/// What a command needs to be allowed.
+#[derive(Debug, Clone, Copy)]
+struct Access {
+    read: bool,
+    write: bool,
+}
+
+impl Access {
+    const WRITE: Self = Self { read: false, write: true };
+
+    fn of(operation: &Operation) -> Self {
+        match operation {
+            Operation::Reserve(_) | Operation::ReadReservations => Self { read: false, write: false },
+            operation if operation.writes() || matches!(operation, Operation::Flush) => Self::WRITE,
+            _ => Self { read: true, write: false },
         }
     }
 }
@@ -223,8 +285,16 @@ impl Volume for View {
 struct DiskQueue {
     disk: Disk,
     registrant: Registrant,
-    pending: Vec<(Instant, Request)>,
+    pending: Vec<Pending>,
     now: Instant,
+}
+
+/// A request at the disk.
+struct Pending {
+    due: Instant,
+    /// See `Platter::judge`.
+    judged: Option<u64>,
+    request: Request,
 }
 
 impl VolumeQueue for DiskQueue {
@@ -235,12 +305,16 @@ impl VolumeQueue for DiskQueue {
         let mut platter = self.disk.lock();
         let most = if platter.slow { 3_000_000_000 } else { 2_000_000 };
         let delay = Duration::from_nanos(platter.entropy.number() % most);
-        self.pending.push((now + delay, request));
+        let accepted = !platter.cut
+            && platter.entropy.number().is_multiple_of(2)
+            && platter.judge(&self.registrant, Access::of(&request.operation), None).is_ok();
+        let judged = accepted.then(|| platter.aborted(&self.registrant));
+        self.pending.push(Pending { due: now + delay, judged, request });
         Ok(())
     }
 
     fn cancel(&mut self, tag: Tag) {
-        for (due, request) in &mut self.pending {
+        for Pending { due, request, .. } in &mut self.pending {
             if request.tag == tag && matches!(request.operation, Operation::Read { .. }) {
                 *due = Instant::ZERO;
             }
@@ -251,16 +325,16 @@ impl VolumeQueue for DiskQueue {
         self.now = now;
         let mut platter = self.disk.lock();
         platter.settle_late(now);
-        self.pending.sort_by_key(|(due, _)| *due);
-        while self.pending.first().is_some_and(|(due, _)| *due <= now) {
-            let (_, Request { tag, operation }) = self.pending.remove(0);
-            let result = platter.carry_out(&self.registrant, operation);
+        self.pending.sort_by_key(|pending| pending.due);
+        while self.pending.first().is_some_and(|pending| pending.due <= now) {
+            let Pending { judged, request: Request { tag, operation }, .. } = self.pending.remove(0);
+            let result = platter.carry_out(&self.registrant, judged, operation);
             done.push(Completion { tag, result });
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.pending.iter().map(|(due, _)| *due).min()
+        self.pending.iter().map(|pending| pending.due).min()
     }
 }
 
@@ -268,15 +342,14 @@ impl Drop for DiskQueue {
     /// What is under way takes effect later, or never.
     fn drop(&mut self) {
         let mut platter = self.disk.lock();
-        let may = platter.reservations.view().access(&self.registrant).write && !platter.cut;
-        for (_, request) in self.pending.drain(..) {
+        for Pending { judged, request, .. } in self.pending.drain(..) {
             let late = Duration::from_millis(platter.entropy.number() % 30_000);
             if let Operation::Write { extent, data, .. } = request.operation
-                && may
+                && (!platter.cut || judged.is_some())
                 && platter.entropy.number() % 3 > 0
             {
-                let bytes = data.into_one().to_vec();
-                platter.late.push((self.now + late, extent, bytes));
+                let (by, bytes) = (self.registrant.clone(), data.into_one().to_vec());
+                platter.late.push(LateWrite { due: self.now + late, by, judged, extent, bytes });
             }
         }
     }

@@ -17,6 +17,7 @@ use volume::{
     Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
+use crate::fencer::Need;
 use crate::limits::ABANDONED;
 use crate::opening::{Child, PreparedMirror};
 use crate::options::Options;
@@ -41,9 +42,18 @@ struct Setting {
 /// What is under way in a queue.
 #[derive(Debug)]
 enum Asked {
-    Write { blocks: Vec<u64>, stamp: u64 },
-    Read { blocks: Vec<u64>, possible: Vec<Vec<u64>>, since: u64 },
+    Write {
+        blocks: Vec<u64>,
+        stamp: u64,
+    },
+    Read {
+        blocks: Vec<u64>,
+        possible: Vec<Vec<u64>>,
+        since: u64,
+    },
     Flush,
+    /// It was submitted after the mirror was taken over: it must fail.
+    TooLate,
 }
 
 struct Queue {
@@ -135,9 +145,10 @@ impl World {
     }
 
     /// Opens the mirror for a new owner.
-    fn open(&mut self, takeover: bool, same: Option<u8>) -> Result<Owner, String> {
+    fn open(&mut self, takeover: bool) -> Result<Owner, String> {
+        // Legs know each opening by a name of its own, whatever host it is on.
         self.owners += 1;
-        let number = same.unwrap_or(self.owners);
+        let number = self.owners;
         let child = |(leg, disk): (usize, &Disk)| Child {
             prepared: if disk.lock().cut {
                 Err(volume::OpenError::new("it is cut off"))
@@ -146,6 +157,7 @@ impl World {
             },
             url: format!("leg{leg}"),
             local: leg % 2 == 0,
+            need: Need::Reservation,
         };
         let children: Vec<_> = self.disks.iter().enumerate().map(child).collect();
         let seed = self.entropy.number();
@@ -153,10 +165,13 @@ impl World {
             copies: self.setting.copies,
             slab: MIB,
             spares: self.setting.spares,
+            prefer: None,
             rate: 64 * MIB,
             timeout: Duration::from_secs(1),
             degraded: false,
             takeover,
+            unfenced: false,
+            overwrite: false,
         };
         let reopen = Arc::new(Again { disks: self.disks.clone(), number });
         let prepared = Box::new(PreparedMirror {
@@ -185,8 +200,8 @@ impl World {
         owner.queues.push(Queue { queue, asked: BTreeMap::new() });
     }
 
-    /// Polls all queues at this time, and sees what they say. True if anything ended.
-    fn poll(&mut self, owner: &mut Owner, may_acknowledge: bool) -> Verdict {
+    /// Polls all queues at this time, and sees what they say.
+    fn poll(&mut self, owner: &mut Owner) -> Verdict {
         for queue in &mut owner.queues {
             let mut done = Vec::new();
             queue.queue.poll(self.now, &mut done);
@@ -194,9 +209,6 @@ impl World {
                 let asked = queue.asked.remove(&tag.0).ok_or("a completion of nothing")?;
                 match asked {
                     Asked::Write { blocks, stamp } => {
-                        if result.is_ok() && !may_acknowledge {
-                            return Err(format!("owner {} wrote although it was taken over", owner.number));
-                        }
                         for block in blocks {
                             match result {
                                 Ok(_) => self.model.acknowledged(block, stamp, self.now),
@@ -206,9 +218,6 @@ impl World {
                     }
                     Asked::Read { blocks, possible, since } => {
                         let Ok(Outcome::Data(data)) = result else { continue };
-                        if !may_acknowledge {
-                            continue;
-                        }
                         let data = data.into_one();
                         for ((block, bytes), possible) in blocks.iter().zip(data.chunks(512)).zip(&possible) {
                             let stamp = stamp_in(*block, bytes)?;
@@ -220,6 +229,10 @@ impl World {
                         }
                     }
                     Asked::Flush => {}
+                    Asked::TooLate if result.is_ok() => {
+                        return Err(format!("owner {} was served although it was taken over", owner.number));
+                    }
+                    Asked::TooLate => {}
                 }
             }
         }
@@ -227,6 +240,11 @@ impl World {
     }
 
     fn submit(&mut self, owner: &mut Owner) {
+        self.submit_as(owner, true);
+    }
+
+    /// Submits something, to be served or refused.
+    fn submit_as(&mut self, owner: &mut Owner, served: bool) {
         let region = self.dice(REGIONS);
         let first = self.dice(BLOCKS);
         let count = 1 + self.dice(BLOCKS - first);
@@ -239,7 +257,9 @@ impl World {
                 self.stamp += 1;
                 let stamp = self.stamp;
                 let bytes: Vec<u8> = blocks.iter().flat_map(|block| content(*block, stamp)).collect();
-                blocks.iter().for_each(|block| self.model.begin(*block, stamp, self.now));
+                if served {
+                    blocks.iter().for_each(|block| self.model.begin(*block, stamp, self.now));
+                }
                 let data = Buf::from(bytes).freeze().into();
                 let durability = if kind == 0 { Durability::Durable } else { Durability::Cached };
                 (Operation::Write { extent, data, durability }, Asked::Write { blocks, stamp })
@@ -254,8 +274,10 @@ impl World {
         self.tag += 1;
         let request = Request { tag: Tag(self.tag), operation };
         if queue.queue.submit(self.now, request).is_ok() {
-            queue.asked.insert(self.tag, asked);
-        } else if let Asked::Write { blocks, stamp } = asked {
+            queue.asked.insert(self.tag, if served { asked } else { Asked::TooLate });
+        } else if let Asked::Write { blocks, stamp } = asked
+            && served
+        {
             blocks.iter().for_each(|block| self.model.ended(*block, stamp, self.now));
         }
     }
@@ -269,23 +291,21 @@ impl World {
         }
     }
 
-    /// The owner's process ends; another one begins, of the same host, once it may.
+    /// The owner's process ends with commands under way at its legs; another one begins, once it may.
     fn crash(&mut self, owner: Owner) -> Result<Owner, String> {
         self.note("crash");
-        let Owner { number, mirror, queues } = owner;
+        let Owner { mirror, queues, .. } = owner;
         for queue in &queues {
             self.leave(queue, self.now);
         }
         drop(queues);
         drop(mirror);
-        self.disks.iter().for_each(|disk| disk.lock().settle_crash());
-        // Over iSCSI it is not known again: it takes over from the process that is certainly gone.
-        match self.open(true, Some(number)) {
+        match self.open(true) {
             Ok(owner) => Ok(owner),
             Err(why) => {
                 self.note(format!("refused: {why}"));
                 self.heal();
-                self.open(true, Some(number))
+                self.open(true)
             }
         }
     }
@@ -347,29 +367,35 @@ impl World {
         Ok(())
     }
 
-    /// Another host takes over while the first one goes on.
+    /// Another host takes over while the first one has commands under way at its legs, and goes on.
     fn take_over(&mut self, mut old: Owner) -> Result<Owner, String> {
         self.heal();
         self.note("takeover");
-        // What was done is told.
-        for _ in 0..3 {
-            self.poll(&mut old, true)?;
+        for _ in 0..self.dice(6) {
+            self.submit(&mut old);
+            self.now = self.now + Duration::from_micros(300);
+            self.poll(&mut old)?;
         }
-        let new = match self.open(true, None) {
+        let mut new = match self.open(true) {
             Ok(new) => new,
             Err(why) => return Err(format!("a takeover was refused: {why}")),
         };
-        for _ in 0..20 {
-            self.submit(&mut old);
-            self.now = self.now + Duration::from_millis(1);
-            self.poll(&mut old, false)?;
-        }
+        // What the old one has under way has taken effect by now, or never does.
         for queue in &old.queues {
             self.leave(queue, self.now);
         }
+        self.now = self.now + Duration::from_micros(1);
+        for round in 0..20 {
+            self.submit_as(&mut old, false);
+            self.submit(&mut new);
+            self.now = self.now + Duration::from_millis(1);
+            self.poll(&mut new)?;
+            self.poll(&mut old)?;
+            if round == 5 {
+                self.add_queue(&mut old);
+            }
+        }
         drop(old);
-        // What it had under way was aborted.
-        self.disks.iter().for_each(|disk| disk.lock().settle_crash());
         Ok(new)
     }
 
@@ -397,7 +423,7 @@ impl World {
             98 if self.dice(4) == 0 => owner = self.take_over(owner)?,
             _ => {}
         }
-        self.poll(&mut owner, true)?;
+        self.poll(&mut owner)?;
         Ok(owner)
     }
 
@@ -406,7 +432,7 @@ impl World {
         let until = self.now + span;
         while self.now < until {
             self.bell.0.store(false, Ordering::Relaxed);
-            self.poll(owner, true)?;
+            self.poll(owner)?;
             if self.bell.0.load(Ordering::Relaxed) {
                 self.now = self.now + Duration::from_micros(20);
                 continue;
@@ -415,11 +441,11 @@ impl World {
             let next = deadlines.min().unwrap_or(until);
             self.now = next.max(self.now + Duration::from_micros(50)).min(until);
         }
-        self.poll(owner, true)
+        self.poll(owner)
     }
 
     fn run(&mut self, steps: usize) -> Verdict {
-        let mut owner = self.open(false, None)?;
+        let mut owner = self.open(false)?;
         for _ in 0..steps {
             owner = self.step(owner)?;
         }
@@ -557,18 +583,26 @@ fn found(fault: Fault) -> Option<String> {
 
 #[test]
 fn planted_mistakes_are_found() {
-    for fault in [Fault::EarlyAcknowledgement, Fault::SkippedBit, Fault::StaleLeg] {
-        assert!(found(fault).is_some(), "{fault:?} was not found");
+    for fault in [
+        Fault::EarlyAcknowledgement,
+        Fault::SkippedBit,
+        Fault::StaleLeg,
+        Fault::PreemptionWithoutAbort,
+        Fault::SharedAccess,
+    ] {
+        let why = found(fault);
+        eprintln!("{fault:?}: {}", why.as_deref().and_then(|why| why.lines().next()).unwrap_or_default());
+        assert!(why.is_some(), "{fault:?} was not found");
     }
 }
 
 #[test]
 fn a_conflict_is_an_error_of_its_own() {
     let mut world = World::new(PAIR, 1);
-    let mut old = world.open(false, None).unwrap();
-    let refused = world.open(false, None).err().unwrap();
+    let mut old = world.open(false).unwrap();
+    let refused = world.open(false).err().unwrap();
     assert!(refused.contains("takeover=1") && refused.contains("nqn.2026-11.x:1"), "{refused}");
-    let _new = world.open(true, None).unwrap();
+    let _new = world.open(true).unwrap();
     let queue = &mut old.queues[0].queue;
     let extent = Extent::new(0, 1);
     let data = Buf::zeroed(512).freeze().into();
