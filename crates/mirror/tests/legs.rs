@@ -213,6 +213,94 @@ fn a_leg_that_was_left_behind_serves_no_reads_after_a_restart() {
 }
 
 #[test]
+fn a_resynchronisation_that_is_interrupted_goes_on_where_it_must() {
+    for crash in [false, true] {
+        let mut pair = pair();
+        pair.driven.write(0, 1, 1).unwrap();
+        pair.b.away.store(true, Ordering::Relaxed);
+        for region in 0..9 {
+            pair.driven.write(region * 2048, 2048, 2).unwrap();
+        }
+        pair.b.away.store(false, Ordering::Relaxed);
+        for _ in 0..1000 {
+            pair.driven.pass(Duration::from_millis(3));
+            if pair.mirror.last_error().is_some_and(|told| told.contains("lacks")) {
+                break;
+            }
+        }
+        pair.driven.pass(Duration::from_millis(8));
+        let told = pair.mirror.last_error().unwrap();
+        assert!(told.contains("lacks") && !pair.legs_are_equal(), "it is in the middle: {told}");
+        if crash {
+            pair.reopen();
+            assert_eq!(pair.mirror.path(), PathState::Degraded { missing: 1 }, "by the record it is out");
+        } else {
+            pair.b.away.store(true, Ordering::Relaxed);
+            pair.driven.write(3, 1, 3).unwrap();
+            pair.driven.pass(3 * SECOND);
+            pair.b.away.store(false, Ordering::Relaxed);
+        }
+        pair.driven.pass(5 * SECOND);
+        assert_eq!(pair.mirror.path(), PathState::Optimized, "{:?}", pair.mirror.last_error());
+        assert!(pair.legs_are_equal());
+    }
+}
+
+#[test]
+fn data_of_others_is_written_over_only_where_that_was_said() {
+    let shelf = Shelf::default();
+    let (_, used) = (shelf.leg("a", SIZE), shelf.leg("b", SIZE));
+    Driven::new(&*used, Instant::ZERO).write(2047, 1, 9).unwrap();
+    let refused = shelf.open(PAIR).unwrap_err().to_string();
+    assert!(refused.contains("leg 1") && refused.contains("overwrite=1"), "{refused}");
+    assert_eq!(content(&*used.ram, 2047, 1), [9; 512]);
+    let mirror = shelf.open("mirror=[file:a,file:b]?overwrite=1").unwrap();
+    Driven::new(&*mirror, Instant::ZERO).pass(5 * SECOND);
+    assert_eq!(content(&*used.ram, 2047, 1), [0; 512]);
+}
+
+#[test]
+fn a_leg_with_data_of_others_is_not_taken_in_while_the_mirror_is_open() {
+    let mut pair = pair();
+    pair.b.away.store(true, Ordering::Relaxed);
+    pair.driven.write(5, 1, 2).unwrap();
+    pair.crash();
+    pair.shelf.take("b");
+    pair.reopen();
+    // Another disk is in its place, with something on it.
+    let other = pair.shelf.leg("b", SIZE);
+    Driven::new(&*other, Instant::ZERO).write(0, 1, 9).unwrap();
+    pair.driven.pass(30 * SECOND);
+    let told = pair.mirror.last_error().unwrap();
+    assert!(told.contains("overwrite=1"), "{told}");
+    assert_eq!(content(&*other.ram, 0, 1), [9; 512]);
+}
+
+#[test]
+fn a_leg_is_known_by_no_name_of_its_own_and_a_spare_is_not_preferred() {
+    let refused = |url: &str| Shelf::default().open(url).unwrap_err().to_string();
+    let id = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
+    let told = refused(&format!("mirror=[ram:8M,nvme+tcp://h/nqn.2026-11.org.linerate:d/1?hostid={id}]"));
+    assert!(told.contains("leg 1 has hostid="), "{told}");
+    let told = refused("mirror=[iscsi://h/iqn.2026-11.org.linerate:d/0?isid=800000000001,ram:8M]");
+    assert!(told.contains("leg 0 has isid="), "{told}");
+    assert!(refused("mirror=[ram:8M,ram:8M]?prefer=2&spares=1").contains("prefer="));
+}
+
+#[test]
+fn reads_go_to_the_leg_that_is_preferred() {
+    let mut pair = pair();
+    pair.driven.write(100, 8, 1).unwrap();
+    pair.driven.pass(20 * SECOND);
+    // A difference that the mirror cannot know of shows which leg is read.
+    Driven::new(&*pair.b.ram, Instant::ZERO).write(100, 8, 9).unwrap();
+    assert!(pair.driven.holds(100, 8, 1));
+    pair.crash();
+    let mirror = pair.shelf.open_at("mirror=[file:a,file:b]?prefer=2", pair.driven.now).unwrap();
+    assert!(Driven::new(&*mirror, pair.driven.now).holds(100, 8, 9));
+}
+
+#[test]
 fn without_the_leg_that_had_it_last_a_mirror_is_not_opened() {
     let mut pair = pair();
     pair.driven.write(5, 1, 1).unwrap();

@@ -78,7 +78,7 @@ impl Disk {
     /// Loses what is not durable.
     pub(super) fn lose_power(&self) {
         let mut platter = self.lock();
-        if !platter.cache.is_empty() {
+        if !platter.cache.is_empty() && !platter.lies {
             platter.lost = true;
         }
         platter.cache.clear();
