@@ -90,6 +90,7 @@ SUITES = {
         Step("attach as a file", "conformance/attach/fuse.py", 900),
         Step("device", "conformance/device/run.py", 1500),
         Step("nat", "conformance/nat/run.py", 600),
+        Step("cluster", "conformance/cluster/run.py", 1200),
         Step("libibverbs' headers", "conformance/ibverbs/run.py", 300),
     ), beside=(
         # They compute for a few seconds in all, and wait for time limits, paced copies, and servers that come back.

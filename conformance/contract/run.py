@@ -85,6 +85,24 @@ def tests(folder):
             judge(f"cache=[{server.nvme('fast')},ram:24M]?mode={mode}")
             judge(server.nvme("cache"))
 
+    def mirrored(*legs):
+        # Each suite has a server of its own, whose legs are blank.
+        volumes = ("one=ram:24M", "two=ram:24M", "three=ram:24M", "four=ram:24M")
+        with Linerate(folder, volumes) as server:
+            place = {"ram": "ram:24M", "iscsi": server.iscsi("one"), "nvme": server.nvme("two"), "iser": server.iser("three"), "nvme_rdma": server.nvme_rdma("four"),
+                     "cache": "cache=[ram:2M,ram:24M]", "mirror": f"mirror=[{server.iscsi('one')},ram:24M]"}
+            judge(f"mirror=[{','.join(place[leg] for leg in legs)}]")
+
+    def above_and_below():
+        with Linerate(folder, ("one=ram:24M", "two=cache=[ram:2M,ram:24M]?mode=back", "three=ram:24M", "mirror=mirror=[ram:24M,cache=[ram:2M,ram:24M]]")) as server:
+            judge(f"cache=[ram:2M,mirror=[{server.iscsi('one')},{server.nvme('two')}]]?mode=back")
+            judge(f"mirror=[{server.iscsi('three')},cache=[ram:2M,ram:24M]?mode=back]")
+            judge(server.nvme("mirror"))
+            judge(server.iscsi("mirror"))
+
+    for legs in (("ram", "nvme"), ("iscsi", "nvme"), ("iser", "nvme_rdma"), ("iscsi", "nvme", "ram"), ("cache", "iscsi"), ("mirror", "nvme")):
+        yield f"mirror of {' and '.join(legs)}", lambda legs=legs: mirrored(*legs)
+    yield "a cache over a mirror, a mirror over caches, mirrors that are served", above_and_below
     for mode in ("through", "back"):
         yield f"cache, {mode}", lambda mode=mode: cached(mode)
     for protocol in ("iscsi", "nvme", "iser", "nvme_rdma"):

@@ -151,7 +151,8 @@ impl Fencer {
             }
             (None, Claim::Free) if !others.is_empty() => {
                 // They could write as soon as registrants may.
-                self.refuse(others.iter().map(|entry| name(&entry.registrant)).collect::<Vec<_>>().join(", "))
+                let names: Vec<_> = others.iter().map(|entry| name(&entry.registrant)).collect();
+                self.refuse(&names.join(", "))
             }
             (None, _) => self.ask(Step::Reserving(kind)),
             (Some((_, holder)), Claim::Takeover) => {
@@ -161,14 +162,13 @@ impl Fencer {
                 self.ask(Step::Preempting { victim: other.unwrap_or(holder), kind })
             }
             (Some((_, holder)), _) => {
-                self.refuse(holder.as_ref().map_or_else(|| "all who are registered".to_owned(), name))
+                self.refuse(&holder.as_ref().map_or_else(|| "all who are registered".to_owned(), name))
             }
         }
     }
 
     /// Leaves the leg to `whom`.
-    #[expect(clippy::needless_pass_by_value, reason = "the name is made for it")]
-    fn refuse(&mut self, whom: String) -> Fenced {
+    fn refuse(&mut self, whom: &str) -> Fenced {
         self.refusal = Some(format!(
             "its reservation is held by {whom}: let one host alone use the mirror, or take it over by takeover=1 if that one is \
              certainly not to go on"

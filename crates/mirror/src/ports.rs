@@ -51,6 +51,8 @@ struct Port {
     queue: Option<Box<dyn VolumeQueue>>,
     /// The reservation is this owner's, and this queue registered: over iSCSI each queue is a nexus of its own.
     fenced: bool,
+    /// For which time without a break: a leg that was out may have forgotten who holds it.
+    tenure: u64,
     fencing: Option<Fencer>,
     /// What waits for room, or for the reservation: nothing is sent without it, as a leg's own blocks too count only once nobody else can change them.
     backlog: VecDeque<Request>,
@@ -115,6 +117,9 @@ impl Ports {
         }
         self.children.insert(tag.0, Child { owner, membership, changes });
         if let Some(port) = self.legs.get_mut(membership.leg) {
+            if port.tenure != membership.tenure {
+                (port.tenure, port.fenced) = (membership.tenure, false);
+            }
             port.under_way += 1;
             port.backlog.push_back(Request { tag, operation });
             port.push(now, &self.shared, membership.leg);
@@ -218,7 +223,7 @@ impl Ports {
         let mut state = self.shared.lock();
         for (_, child) in self.children.drain() {
             if child.changes {
-                state.abandon(child.membership, now);
+                state.abandon(child.membership, child.owner == Owner::Copy, now);
             } else {
                 state.members.end(child.membership.leg);
             }

@@ -276,12 +276,12 @@ impl State {
         self.tell_all();
     }
 
-    /// A leg has this request of a queue that is gone: nobody will hear of its end.
-    pub(crate) fn abandon(&mut self, membership: Membership, now: Instant) {
+    /// A leg has this request of a queue that is gone: nobody will hear of its end. `copies` says that it writes older data than what may be written there from
+    /// now on: such a leg must not be the only one that has the blocks, as it could lose what was acknowledged since.
+    pub(crate) fn abandon(&mut self, membership: Membership, copies: bool, now: Instant) {
         self.members.end(membership.leg);
-        let resynchronizing = self.members.state(membership) == Some(LegState::Resynchronizing);
-        if resynchronizing {
-            let why = "a queue with requests to it was closed while it was resynchronised".to_owned();
+        if copies || self.members.state(membership) == Some(LegState::Resynchronizing) {
+            let why = "a queue was closed while it copied to it, which may still take effect".to_owned();
             self.members.drop_leg(membership, why, now);
         }
         self.suspects_rest_until = self.suspects_rest_until.max(now + ABANDONED);

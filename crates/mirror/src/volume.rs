@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
+use buf::MemorySource;
 use volume::{Changes, Features, Geometry, Limits, OpenError, PathState, QueueContext, Volume, VolumeQueue};
 
 use crate::members::LegState;
@@ -19,6 +20,13 @@ pub struct Mirror {
 impl Mirror {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
+    }
+
+    /// The legs that are open, in the order in which they are read.
+    fn media(&self) -> Vec<Arc<dyn Volume>> {
+        let state = self.shared.lock();
+        let legs = state.members.preference.iter().filter_map(|index| state.members.leg(*index));
+        legs.filter_map(|leg| leg.medium.as_ref()).map(|medium| Arc::clone(&medium.volume)).collect()
     }
 
     /// What its legs do now.
@@ -90,6 +98,15 @@ impl Volume for Mirror {
         let last_error = self.shared.lock().last_error.clone();
         let all: Vec<String> = last_error.into_iter().chain(self.status().errors()).collect();
         (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// Memory that the legs reach without a copy: what the first one prefers that prefers any.
+    fn memory(&self) -> Option<Arc<dyn MemorySource>> {
+        self.media().iter().find_map(|volume| volume.memory())
+    }
+
+    fn copied(&self) -> Option<u64> {
+        self.media().iter().filter_map(|volume| volume.copied()).reduce(u64::saturating_add)
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {

@@ -30,6 +30,7 @@ const FENCED: &str = "reservation-conflict";
 pub(super) struct Outcome {
     pub(super) volume: usize,
     pub(super) ios: u64,
+    pub(super) errors: u64,
     pub(super) longest: Duration,
 }
 
@@ -73,6 +74,19 @@ impl Load {
         Ok(fenced)
     }
 
+    /// Waits for the end of a load of which nothing must succeed; how many requests a reservation stopped.
+    pub(super) fn finish_refused(self) -> Result<u64> {
+        let named = || format!("the later load on {}, of the old owner", name(self.volume));
+        let text =
+            self.job.output_of_failure(Duration::from_secs(self.seconds) + GRACE).with_context(named)?;
+        let result: Value = serde_json::from_str(&text).with_context(named)?;
+        let served: u64 =
+            [&result["read"], &result["write"]].iter().filter_map(|of| of["ios"].as_u64()).sum();
+        let refused = result["errors_by_kind"][FENCED].as_u64().unwrap_or_default();
+        ensure!(served == 0 && refused > 0, "{}: {served} requests were served, {refused} refused", named());
+        Ok(refused)
+    }
+
     /// Waits for its end. A request that failed, or data that was not what had been written, is an error.
     pub(super) fn finish(self) -> Result<Outcome> {
         let named = || format!("the load on {}", name(self.volume));
@@ -84,6 +98,6 @@ impl Load {
         let number = |key: &str| directions.iter().filter_map(|of| of[key].as_u64()).sum();
         let longest = directions.iter().filter_map(|of| of["latency_ns"]["max"].as_u64()).max();
         let longest = Duration::from_nanos(longest.with_context(|| format!("{}: no I/O ended", named()))?);
-        Ok(Outcome { volume: self.volume, ios: number("ios"), longest })
+        Ok(Outcome { volume: self.volume, ios: number("ios"), errors, longest })
     }
 }

@@ -1,7 +1,7 @@
 //! The nodes of a cluster on one machine: a network namespace each, joined by a switch, with a server of what the node stores and a server of each
 //! volume that it owns.
 //!
-//! Every node stores a part of every volume. A volume has one owner, which reaches all of its parts over the network, its own too: so a reservation that
+//! Every node stores a part of every volume, behind a cache. A volume has one owner, which reaches all of its parts over the network, its own too: so a reservation that
 //! another owner takes on them fences it everywhere.
 
 use std::fmt::Write as _;
@@ -19,6 +19,8 @@ use linerate::Stop;
 /// How many nodes there are, and how many of them have each block.
 pub(super) const NODES: usize = 4;
 const COPIES: usize = 3;
+/// Bytes of the fast volume before each part.
+const FAST: &str = "8M";
 /// The port at which a node offers its parts of the volumes.
 const PARTS: u16 = 4420;
 /// The first port at which an owner offers a volume, on its own loopback.
@@ -138,8 +140,15 @@ impl Cluster {
         let node = self.node(number)?;
         let mut argv = vec![own_program()?, "serve".to_owned()];
         for volume in 0..NODES {
-            let image = node.folder.join(format!("part-of-{}.img", volume + 1));
-            argv.push(format!("{}=file:{}?size={}", part(volume), image.display(), self.settings.part));
+            let [fast, slow] =
+                ["fast", "slow"].map(|name| node.folder.join(format!("{}.{name}", part(volume))));
+            argv.push(format!(
+                "{}=cache=[file:{}?size={FAST},file:{}?size={}]",
+                part(volume),
+                fast.display(),
+                slow.display(),
+                self.settings.part
+            ));
         }
         let portal = format!("{}:{PARTS}", node.address);
         argv.extend([self.settings.transport.option().to_owned(), portal, "--allow-any".to_owned()]);
