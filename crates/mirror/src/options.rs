@@ -24,6 +24,7 @@ const NAMES: [&str; 10] = [
 const SLAB: u64 = 1 << 30;
 
 /// What the URL asks for.
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
     /// Members that hold each block; all if not given.
