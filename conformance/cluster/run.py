@@ -6,6 +6,7 @@ than the page says, every copy must be the same, and the old owner must be fence
 
 Lines that begin with sudo need root and ip(8), tc(8) and nsenter(1); without them they are left out by name, with the reason.
 """
+import argparse
 import json
 import os
 import re
@@ -106,8 +107,11 @@ def obstacle():
 
 def main():
     """Runs the page from top to bottom."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--test", default="", metavar="PART", help="only blocks that have this")
+    wanted = parser.parse_args().test
     account, reason = Account("cluster"), obstacle()
-    for block in blocks():
+    for block in (block for block in blocks() if wanted in block):
         name = next(line for line in block.splitlines() if "linerate" in line)
         if reason and block.startswith("sudo "):
             account.record("skipped", name, reason)

@@ -1,12 +1,13 @@
 //! Takes a reservation on a leg, so that nobody else uses it: what to ask next, by what was answered.
 //!
-//! The key is registered, and a reservation taken that keeps everybody else from reading and writing (SPC-4 §5.13, NVMe Base §8.1.22). A leg of this machine has no
+//! The key is registered, and a reservation taken that keeps everybody else from writing, and over NVMe from reading (SPC-4 §5.13, NVMe Base §8.1.22). A leg of this machine has no
 //! reservations, and needs none. Where somebody else holds one, the leg is refused, or taken over: every other registration is removed, and the commands that came
 //! by it are aborted, so that none of them takes effect once the leg is this owner's.
 //!
 //! An NVMe host is one registrant, whatever queue its commands come by. The queue of a preempted owner that is opened late would register it again, and by that let
-//! its other queues write. So only the holder has access there. Over iSCSI each queue is a nexus, and a registrant of its own: all of them have access, and one that
-//! registers late lets nobody write but itself, which looks first.
+//! its other queues write, where registrants may. So it looks first, and registers only where nobody else has the leg; and only the holder has access there. Over iSCSI each queue is a nexus, and a registrant of its own: all of them write, and one that
+//! registers late lets nobody write but itself, which looks first. Others may read there: not every target lets a nexus that is not registered ask for the capacity
+//! under exclusive access.
 
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ enum Step {
     Preempting { victim: u64, kind: ReservationType },
     Unregistering,
 }
+
+const REGISTERING: Step = Step::Registering { persist: Some(true) };
 
 /// What an owner may do about a reservation that it does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub(crate) struct Fencer {
     key: u64,
     need: Need,
     step: Step,
+    /// This queue has registered.
+    registered: bool,
     asked: u16,
     refusal: Option<String>,
 }
@@ -70,8 +75,10 @@ pub(crate) enum Fenced {
 
 impl Fencer {
     /// Takes the reservation by this key, which is not zero.
-    pub(crate) fn new(key: u64, need: Need) -> Self {
-        Self { key, need, step: Step::Registering { persist: Some(true) }, asked: 1, refusal: None }
+    pub(crate) fn new(key: u64, need: Need, claim: Claim) -> Self {
+        let looks = claim == Claim::Held && !planted(Fault::SharedAccess);
+        let step = if looks { Step::Looking } else { REGISTERING };
+        Self { key, need, step, registered: false, asked: 1, refusal: None }
     }
 
     /// What to ask the leg now.
@@ -101,14 +108,18 @@ impl Fencer {
     /// The leg has answered. `claim` is what holds now, as another queue may have had its turn meanwhile.
     pub(crate) fn answered(&mut self, result: Result<Outcome, VolumeErrorKind>, claim: Claim) -> Fenced {
         match (self.step, result) {
-            (Step::Registering { .. }, Err(VolumeErrorKind::Unsupported)) => match self.need {
+            (Step::Registering { .. } | Step::Looking, Err(VolumeErrorKind::Unsupported))
+                if !self.registered =>
+            {
+                match self.need {
                 Need::Nothing => Fenced::Done,
                 Need::Reservation => Fenced::Failed(
                     "it has no persistent reservations, so that no other host can be kept from writing to it: use a target that has them, or add \
                      unfenced=1 if it is certain that no other host uses the mirror"
                         .to_owned(),
                 ),
-            },
+                }
+            }
             // Not every target keeps registrations over a loss of power.
             (Step::Registering { persist: Some(_) }, Err(kind))
                 if kind != VolumeErrorKind::ReservationConflict =>
@@ -116,6 +127,7 @@ impl Fencer {
                 self.ask(Step::Registering { persist: None })
             }
             (Step::Registering { .. } | Step::Reserving(_) | Step::Preempting { .. }, Ok(_)) => {
+                self.registered = true;
                 // What was done is looked at: it may have been somebody else's turn meanwhile.
                 self.ask(Step::Looking)
             }
@@ -132,12 +144,15 @@ impl Fencer {
     }
 
     fn look(&mut self, view: &Arc<View>, claim: Claim) -> Fenced {
+        if !self.registered {
+            return self.look_first(view);
+        }
         let Some(own) = view.registrations.iter().find(|entry| entry.key == self.key) else {
             return Fenced::Refused("another host has taken it over meanwhile".to_owned());
         };
         let kind = match own.registrant {
             Registrant::Host { .. } if !planted(Fault::SharedAccess) => ReservationType::ExclusiveAccess,
-            _ => ReservationType::ExclusiveAccessRegistrants,
+            _ => ReservationType::WriteExclusiveRegistrants,
         };
         let others: Vec<_> = view.registrations.iter().filter(|entry| entry.key != self.key).collect();
         let key_of = |holder: &Option<Registrant>| holder.as_ref().and_then(|holder| view.key_of(holder));
@@ -164,6 +179,19 @@ impl Fencer {
             (Some((_, holder)), _) => {
                 self.refuse(&holder.as_ref().map_or_else(|| "all who are registered".to_owned(), name))
             }
+        }
+    }
+
+    /// Whether a queue whose owner has had the leg may register.
+    fn look_first(&mut self, view: &Arc<View>) -> Fenced {
+        let holder = view.reservation.as_ref().map(|(_, holder)| holder.as_ref());
+        let is_ours =
+            |holder: Option<&Registrant>| holder.and_then(|holder| view.key_of(holder)) == Some(self.key);
+        match holder {
+            // All queues are that host's.
+            Some(Some(Registrant::Host { .. })) if holder.is_some_and(is_ours) => Fenced::Done,
+            Some(holder) if !is_ours(holder) => Fenced::Refused("another host has taken it over".to_owned()),
+            _ => self.ask(REGISTERING),
         }
     }
 
@@ -202,7 +230,7 @@ mod tests {
 
     /// Runs a fencer of `host` against a leg.
     fn run(leg: &mut Reservations, host: &Registrant, key: u64, claim: Claim) -> Result<(), String> {
-        let mut fencer = Fencer::new(key, Need::Reservation);
+        let mut fencer = Fencer::new(key, Need::Reservation, claim);
         let mut operation = fencer.operation();
         for _ in 0..20 {
             let answer = match operation {
@@ -249,7 +277,7 @@ mod tests {
             let mut leg = Reservations::default();
             run(&mut leg, &registrant(1), 11, Claim::Free).unwrap();
             leg.apply(&registrant(3), &Command::Register { key: None, new_key: 33, persist: None }).unwrap();
-            let mut fencer = Fencer::new(22, Need::Reservation);
+            let mut fencer = Fencer::new(22, Need::Reservation, Claim::Takeover);
             let (mut operation, mut aborted) = (fencer.operation(), Vec::new());
             loop {
                 let answer = match operation {
@@ -269,35 +297,37 @@ mod tests {
             assert_eq!(aborted, [registrant(3), registrant(1)], "the holder is the last");
             let view = leg.view();
             let may = [1, 2, 3].map(|number| view.access(&registrant(number)));
-            assert_eq!(
-                may.map(|access| (access.read, access.write)),
-                [(false, false), (true, true), (false, false)]
-            );
+            assert_eq!(may.map(|access| access.write), [false, true, false]);
             assert_eq!(view.registrations.len(), 1);
         }
     }
 
     #[test]
-    fn a_late_queue_of_a_preempted_owner_lets_none_of_its_others_write() {
+    fn a_late_queue_of_a_preempted_owner_changes_nothing() {
+        for (old, new) in [(host(1), host(2)), (nexus(1), host(2)), (host(1), nexus(2)), (nexus(1), nexus(2))]
+        {
+            let mut leg = Reservations::default();
+            run(&mut leg, &old, 11, Claim::Free).unwrap();
+            run(&mut leg, &new, 22, Claim::Takeover).unwrap();
+            let before = leg.view();
+            run(&mut leg, &old, 11, Claim::Held).unwrap_err();
+            assert_eq!(leg.view(), before, "it only looks");
+            // A first queue registers, and gives the right back that this may be.
+            run(&mut leg, &old, 11, Claim::Free).unwrap_err();
+            assert_eq!(leg.view().key_of(&old), None);
+        }
+    }
+
+    #[test]
+    fn another_nvme_queue_of_the_holder_need_not_register() {
         let mut leg = Reservations::default();
         run(&mut leg, &host(1), 11, Claim::Free).unwrap();
-        run(&mut leg, &host(2), 22, Claim::Takeover).unwrap();
-        let mut late = Fencer::new(11, Need::Reservation);
-        let Operation::Reserve(register) = late.operation() else { panic!("it registers first") };
-        leg.apply(&host(1), &register).unwrap();
-        assert!(!leg.view().access(&host(1)).write, "another queue of the same host goes on writing");
-        assert!(matches!(
-            late.answered(Ok(Outcome::Done), Claim::Held),
-            Fenced::Ask(Operation::ReadReservations)
-        ));
-        let Fenced::Ask(Operation::Reserve(unregister)) =
-            late.answered(Ok(Outcome::Reservations(leg.view())), Claim::Held)
-        else {
-            panic!("it takes nothing back")
-        };
-        leg.apply(&host(1), &unregister).unwrap();
-        assert!(matches!(late.answered(Ok(Outcome::Done), Claim::Held), Fenced::Refused(_)));
-        assert_eq!(leg.view().key_of(&host(1)), None);
+        let before = leg.view();
+        run(&mut leg, &host(1), 11, Claim::Held).unwrap();
+        assert_eq!(leg.view(), before);
+        leg = Reservations::default();
+        run(&mut leg, &host(1), 11, Claim::Held).unwrap();
+        assert!(leg.view().holds(&host(1)), "a leg that has forgotten is taken again");
     }
 
     #[test]
@@ -324,7 +354,7 @@ mod tests {
 
     #[test]
     fn whoever_was_preempted_meanwhile_gives_up() {
-        let mut fencer = Fencer::new(1, Need::Reservation);
+        let mut fencer = Fencer::new(1, Need::Reservation, Claim::Takeover);
         let looks = fencer.answered(Ok(Outcome::Done), Claim::Takeover);
         assert!(matches!(looks, Fenced::Ask(Operation::ReadReservations)));
         let answer = Ok(Outcome::Reservations(Reservations::default().view()));
@@ -333,12 +363,16 @@ mod tests {
 
     #[test]
     fn a_leg_without_reservations_is_used_only_where_it_needs_none_and_one_that_fails_is_refused() {
-        let mut fencer = Fencer::new(1, Need::Nothing);
+        let mut fencer = Fencer::new(1, Need::Nothing, Claim::Free);
         assert!(matches!(fencer.answered(Err(VolumeErrorKind::Unsupported), Claim::Free), Fenced::Done));
-        let mut fencer = Fencer::new(1, Need::Reservation);
-        let refused = fencer.answered(Err(VolumeErrorKind::Unsupported), Claim::Free);
-        assert!(matches!(refused, Fenced::Failed(why) if why.contains("unfenced=1")));
-        let mut fencer = Fencer::new(1, Need::Nothing);
+        for claim in [Claim::Free, Claim::Takeover, Claim::Held] {
+            let mut fencer = Fencer::new(1, Need::Reservation, claim);
+            let refused = fencer.answered(Err(VolumeErrorKind::Unsupported), claim);
+            assert!(matches!(refused, Fenced::Failed(why) if why.contains("unfenced=1")));
+        }
+        let mut later = Fencer::new(1, Need::Nothing, Claim::Held);
+        assert!(matches!(later.answered(Err(VolumeErrorKind::Unsupported), Claim::Held), Fenced::Done));
+        let mut fencer = Fencer::new(1, Need::Nothing, Claim::Free);
         assert!(
             matches!(fencer.answered(Err(VolumeErrorKind::Media), Claim::Free), Fenced::Ask(_)),
             "without persistence"

@@ -178,7 +178,7 @@ impl LegOpening {
             Ok(queue) => self.medium = Some((volume, queue)),
             Err(error) => return self.fail(error.to_string()),
         }
-        let fencer = Fencer::new(with.key, self.need);
+        let fencer = Fencer::new(with.key, self.need, with.claim);
         let operation = fencer.operation();
         self.step = LegStep::Fencing(fencer);
         self.ask(now, operation);

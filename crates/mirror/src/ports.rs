@@ -319,7 +319,8 @@ impl Port {
     /// Begins to see that the reservation is this owner's.
     fn fence(&mut self, now: Instant, shared: &Shared, leg: usize) {
         let need = shared.shape.needs.get(leg).copied().unwrap_or(Need::Reservation);
-        let fencer = Fencer::new(shared.shape.key, need);
+        let claim = shared.lock().claim(leg, shared.shape.takeover);
+        let fencer = Fencer::new(shared.shape.key, need, claim);
         let Some(queue) = &mut self.queue else { return };
         // A queue that is full now is asked again when it has answered.
         if queue.submit(now, Request { tag: FENCING, operation: fencer.operation() }).is_ok() {

@@ -52,8 +52,10 @@ enum Asked {
         since: u64,
     },
     Flush,
-    /// It was submitted after the mirror was taken over: it must fail.
-    TooLate,
+    /// It was submitted after the mirror was taken over: it must fail, unless it reads.
+    TooLate {
+        reads: bool,
+    },
 }
 
 struct Queue {
@@ -229,10 +231,11 @@ impl World {
                         }
                     }
                     Asked::Flush => {}
-                    Asked::TooLate if result.is_ok() => {
+                    // Over iSCSI it may still read what is old by now.
+                    Asked::TooLate { reads: false } if result.is_ok() => {
                         return Err(format!("owner {} was served although it was taken over", owner.number));
                     }
-                    Asked::TooLate => {}
+                    Asked::TooLate { .. } => {}
                 }
             }
         }
@@ -274,7 +277,8 @@ impl World {
         self.tag += 1;
         let request = Request { tag: Tag(self.tag), operation };
         if queue.queue.submit(self.now, request).is_ok() {
-            queue.asked.insert(self.tag, if served { asked } else { Asked::TooLate });
+            let reads = matches!(asked, Asked::Read { .. });
+            queue.asked.insert(self.tag, if served { asked } else { Asked::TooLate { reads } });
         } else if let Asked::Write { blocks, stamp } = asked
             && served
         {
