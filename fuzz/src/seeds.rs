@@ -31,7 +31,7 @@ use ::nvme::subsystem::Subsystems;
 use ::nvme::{controller, features, host, reservation};
 use attach::nbd::wire::{Command, CommandFlags, RequestHeader};
 use buf::{Buf, BufList, Pool};
-use fuzz::targets::{iscsi, iser, iwarp, nbd, nvme, roce_endpoint, virtio};
+use fuzz::targets::{iscsi, iser, iwarp, nbd, nvme, roce_endpoint, rpc, virtio};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
 use volume::reservation::{Command as Change, Registrant, Registration, ReservationType, View};
@@ -550,6 +550,26 @@ fn write_virtio() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Messages of RPC in records, apart, and behind their length; and what RPC-over-RDMA has in front of them.
+fn write_rpc() -> std::io::Result<()> {
+    let messages = rpc::messages();
+    let (mut stream, mut records) = (vec![0], Vec::new());
+    for message in &messages {
+        stream.extend(::rpc::record::Fragment::whole(message.len()).encode());
+        stream.extend(message);
+        records.extend(u16::try_from(message.len()).unwrap_or_default().to_le_bytes());
+        records.extend(message);
+    }
+    write("rpc_stream", "ours", &stream)?;
+    write("rpc_stream", "ours-in-sevens", &[&[7], stream.get(1..).unwrap_or_default()].concat())?;
+    write("rpc_records", "ours", &records)?;
+    let words: &[u32] =
+        &[9, 1, 32, 0, 1, 60, 7, 4096, 0, 0, 0, 1, 2, 8, 5, 0, 0, 9, 6, 0, 1, 0, 1, 1, 10, 11, 0, 12];
+    let header: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    write("rpc_rdma_headers", "ours", &header)?;
+    write("rpc_rdma_headers", "ours-private", &[0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3])
+}
+
 fn main() -> std::io::Result<()> {
     write_conversations()?;
     write_iscsi()?;
@@ -561,6 +581,7 @@ fn main() -> std::io::Result<()> {
     write_roce()?;
     write_nvme_rdma()?;
     write_virtio()?;
+    write_rpc()?;
     write(
         "nbd_negotiation",
         "ours",

@@ -16,6 +16,7 @@ pub mod nvme_rdma;
 pub mod nvme_structures;
 pub mod roce;
 pub mod roce_endpoint;
+pub mod rpc;
 pub mod scsi;
 pub mod virtio;
 

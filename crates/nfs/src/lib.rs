@@ -1,0 +1,22 @@
+//! NFS server of versions 4.1 and 4.2, sans-IO.
+//!
+//! | standard | module |
+//! |---|---|
+//! | RFC 8881 §2.4, §2.10, §8, §9, §18.35 ff.: clients, sessions, stateids, opens, locks | [`state`] |
+//! | RFC 8881 §3, §15, §16, §18, RFC 5662, RFC 7862: types, statuses, operations | [`v4`] |
+//!
+//! State that clients share has one owner, [`state::Server`], on one core; connections borrow from it what they need for each operation
+//! (docs/decisions/0034-nfs.md).
+//!
+//! Architecture invariant: nothing here has a clock, a socket, a thread or a source of randomness, and nothing received
+//! allocates without a bound from [`limits`].
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod limits;
+pub mod server;
+pub mod state;
+pub mod v4;

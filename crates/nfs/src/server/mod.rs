@@ -1,0 +1,24 @@
+//! The server's side of a connection: an upper layer of RPC (docs/decisions/0034-nfs.md).
+//!
+//! | what | module |
+//! |---|---|
+//! | exports, the pseudo file system, who may do what | [`exports`] |
+//! | what a connection has on loan | [`held`] |
+//! | a COMPOUND, operation by operation | `executor` |
+//! | operations | `names`, `attributes`, `directory`, `data`, `open`, `stateful` |
+
+mod attributes;
+mod context;
+mod data;
+mod directory;
+mod executor;
+pub mod exports;
+pub mod held;
+mod names;
+mod open;
+mod stage;
+mod stateful;
+mod upper;
+
+pub use stateful::ServerIdentity;
+pub use upper::{Action, Input, NfsServer, ServerConfig};

@@ -1,0 +1,364 @@
+//! NFS as an upper layer of RPC: calls become COMPOUNDs, COMPOUNDs become requests to file systems and to the group.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use core::net::IpAddr;
+
+use buf::{Account, Buf, Pool};
+use filesystem::{Completion, Credentials, Request, Tag};
+use protocol::Instant;
+use rpc::message::{AcceptStat, AuthStat, CallHeader, Flavor, ReplyStatus, Service, dispatch};
+use rpc::xdr::{Decoder, Error, Reader, Step};
+use rpc::{Body, CallId, Channel, NoBody, ReceivedReply, UpperLayer};
+
+use super::context::{Input as Event, Shared};
+use super::executor::{Connection, Running, Wait};
+use super::exports::{Exports, FileKey, FileSystemId};
+use super::held::{HeldLoans, HeldSlots};
+use super::stateful::ServerIdentity;
+use crate::limits::{ARGUMENTS, CONNECTION_SLOTS, RENEWAL, RENEWED_CLIENTS};
+use crate::state::messages::{Answer, Call, Notice, Reply, Request as GroupRequest};
+use crate::v4::compound::Compound;
+use crate::v4::{ClientId, Principal};
+
+/// The program's number (RFC 8881 §16).
+const PROGRAM: u32 = 100_003;
+const SERVICES: &[Service<()>] = &[Service { program: PROGRAM, version: 4, procedures: 2, to: () }];
+
+/// What a connection is made with.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// What is served.
+    pub exports: Arc<Exports>,
+    /// The client's address, which says what it may do.
+    pub client: IpAddr,
+    /// How the server names itself.
+    pub identity: ServerIdentity,
+}
+
+/// What comes from inside.
+#[derive(Debug)]
+pub enum Input {
+    /// A file system has answered.
+    File(Completion),
+    /// The group says something.
+    Group(Reply<FileKey>),
+}
+
+/// What goes inside.
+#[derive(Debug)]
+pub enum Action {
+    /// A request to a file system.
+    Submit(FileSystemId, Request),
+    /// To the group.
+    Group(GroupRequest<FileKey>),
+}
+
+/// Arguments of a call while they come.
+#[derive(Debug)]
+pub enum Arguments {
+    /// NULL.
+    Null,
+    /// COMPOUND, and who calls.
+    Compound(Box<Compound>, Option<Arc<Credentials>>),
+}
+
+impl Decoder for Arguments {
+    fn step(&mut self, reader: &mut Reader<'_>) -> Result<Step, Error> {
+        match self {
+            Self::Null => Ok(Step::End),
+            Self::Compound(compound, _) => compound.step(reader),
+        }
+    }
+}
+
+impl Body for Arguments {
+    fn payload(&mut self, piece: Buf) {
+        if let Self::Compound(compound, _) = self {
+            compound.payload(piece);
+        }
+    }
+}
+
+/// What a call to the group was about, so far as its answer has to be entered here.
+#[derive(Debug)]
+enum Asked {
+    Slot(crate::v4::SessionId, u32),
+    Anonymous(FileKey, crate::v4::Modes),
+    Other,
+}
+
+/// A COMPOUND, and the call that it answers.
+#[derive(Debug)]
+struct Pending {
+    call: CallId,
+    running: Running,
+    asked: Asked,
+}
+
+/// The server's side of one connection.
+#[derive(Debug)]
+pub struct NfsServer {
+    shared: Shared,
+    slots: HeldSlots,
+    identity: ServerIdentity,
+    pending: BTreeMap<u64, Pending>,
+    last: u64,
+    starved: VecDeque<u64>,
+    actions: VecDeque<Action>,
+    /// When the group was last told of each client.
+    renewed: BTreeMap<ClientId, Instant>,
+    caller: Option<Arc<Credentials>>,
+    argument_bytes: usize,
+    ended: bool,
+}
+
+impl NfsServer {
+    /// A new connection; its memory comes from `pool`, on the pool's thread.
+    pub fn new(config: ServerConfig, pool: &Pool) -> Self {
+        let grants = config.exports.grants(config.client);
+        let shared = Shared {
+            exports: config.exports,
+            grants,
+            loans: HeldLoans::default(),
+            account: Account::new(pool),
+        };
+        Self {
+            shared,
+            slots: HeldSlots::default(),
+            identity: config.identity,
+            pending: BTreeMap::new(),
+            last: 0,
+            starved: VecDeque::new(),
+            actions: VecDeque::new(),
+            renewed: BTreeMap::new(),
+            caller: None,
+            argument_bytes: 0,
+            ended: false,
+        }
+    }
+
+    /// How many COMPOUNDs are under way: the connection is kept until there are none.
+    pub fn under_way(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Bytes of arguments and cached replies that it keeps.
+    pub fn held(&self) -> usize {
+        self.argument_bytes.saturating_add(self.slots.reply_bytes())
+    }
+
+    /// Who calls. A caller that is the same as before is not made again.
+    fn caller(
+        &mut self,
+        header: &CallHeader<'_>,
+    ) -> Result<(Principal, Option<Arc<Credentials>>), ReplyStatus> {
+        if header.credential.flavor == Flavor::NONE {
+            return Ok((Principal::Nobody, None));
+        }
+        let sys = header.credential.sys().map_err(|_| ReplyStatus::auth_error(AuthStat::BADCRED))?;
+        let sys = sys.ok_or(ReplyStatus::auth_error(AuthStat::TOOWEAK))?;
+        let same = |known: &&Arc<Credentials>| {
+            known.uid() == sys.uid && known.gid() == sys.gid && known.groups() == sys.gids.as_slice()
+        };
+        if let Some(known) = self.caller.as_ref().filter(same) {
+            return Ok((Principal::User(sys.uid), Some(Arc::clone(known))));
+        }
+        let made = Credentials::new(sys.uid, sys.gid, sys.gids.as_slice());
+        let made = Arc::new(made.map_err(|_| ReplyStatus::auth_error(AuthStat::BADCRED))?);
+        self.caller = Some(Arc::clone(&made));
+        Ok((Principal::User(sys.uid), Some(made)))
+    }
+
+    fn group(&mut self, request: GroupRequest<FileKey>) {
+        self.actions.push_back(Action::Group(request));
+    }
+
+    fn advance(&mut self, now: Instant, channel: &mut Channel<NoBody>, key: u64, event: Option<Event>) {
+        let Some(mut pending) = self.pending.remove(&key) else { return };
+        let mut connection =
+            Connection { shared: &mut self.shared, slots: &mut self.slots, identity: &self.identity };
+        let before = pending.running.client();
+        let wait = pending.running.advance(&mut connection, event);
+        if let Some(client) = pending.running.client().filter(|_| before.is_none()) {
+            self.renew(now, client);
+        }
+        while let Some(notice) = self.shared.loans.poll_returned() {
+            self.group(GroupRequest::Notice(notice));
+        }
+        match wait {
+            Wait::File { filesystem, credentials, request } => {
+                let request = Request { tag: Tag(key), credentials, operation: request };
+                self.actions.push_back(Action::Submit(filesystem, request));
+            }
+            Wait::Group(call) => {
+                pending.asked = match &call {
+                    Call::TakeSlot(session, slot) => Asked::Slot(*session, *slot),
+                    Call::BorrowAnonymous(file, access) => Asked::Anonymous(*file, *access),
+                    _ => Asked::Other,
+                };
+                self.group(GroupRequest::Call { tag: key, call });
+            }
+            Wait::Memory => self.starved.push_back(key),
+            Wait::Finished => {
+                self.argument_bytes = self.argument_bytes.saturating_sub(pending.running.bytes());
+                let reply = pending.running.finish(now, &mut self.slots);
+                channel.reply(pending.call, reply);
+                if self.ended {
+                    self.give_back_slots();
+                }
+                return;
+            }
+        }
+        self.pending.insert(key, pending);
+    }
+
+    /// Tells the group now and then that a client is there.
+    fn renew(&mut self, now: Instant, client: ClientId) {
+        let due = self.renewed.get(&client).is_none_or(|told| now >= *told + RENEWAL);
+        if due {
+            if self.renewed.len() >= RENEWED_CLIENTS {
+                self.renewed.clear();
+            }
+            self.renewed.insert(client, now);
+            self.group(GroupRequest::Notice(Notice::Renew(client)));
+        }
+    }
+
+    fn give_back_slots(&mut self) {
+        for notice in self.slots.give_back_idle() {
+            self.group(GroupRequest::Notice(notice));
+        }
+    }
+
+    /// The group says something.
+    fn handle_reply(&mut self, now: Instant, channel: &mut Channel<NoBody>, reply: Reply<FileKey>) {
+        match reply {
+            Reply::Answer { tag, result } => {
+                self.enter(tag, &result);
+                self.advance(now, channel, tag, Some(Event::Group(result)));
+            }
+            Reply::Recall(loan) => {
+                self.shared.loans.recall(loan);
+                while let Some(notice) = self.shared.loans.poll_returned() {
+                    self.group(GroupRequest::Notice(notice));
+                }
+            }
+            Reply::RecallSlot(session, slot) => {
+                let notice = self.slots.recall(session, slot);
+                self.group(GroupRequest::Notice(notice));
+            }
+            Reply::SessionEnded(session) => self.slots.end_session(session),
+        }
+    }
+
+    /// Takes what the group lends into the tables.
+    fn enter(&mut self, tag: u64, result: &Result<Answer<FileKey>, crate::v4::Status>) {
+        let Some(pending) = self.pending.get(&tag) else { return };
+        match (result, &pending.asked) {
+            (Ok(Answer::Slot(loan)), Asked::Slot(session, slot)) => {
+                let (session, slot) = (*session, *slot);
+                if self.slots.len() >= CONNECTION_SLOTS {
+                    self.give_back_slots();
+                }
+                self.slots.lend(session, slot, loan.clone());
+            }
+            (Ok(Answer::Lent(loan)), _) => self.shared.loans.lend(loan.clone()),
+            (Ok(Answer::Anonymous), Asked::Anonymous(file, access)) => {
+                self.shared.loans.lend_anonymous(*file, *access);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl UpperLayer for NfsServer {
+    type Input = Input;
+    type Action = Action;
+    type Arguments = Arguments;
+    type Results = NoBody;
+
+    fn begin_call(&mut self, header: &CallHeader<'_>) -> Result<Arguments, ReplyStatus> {
+        dispatch(SERVICES, header.procedure).map_err(ReplyStatus::Accepted)?;
+        if header.procedure.procedure == 0 {
+            return Ok(Arguments::Null);
+        }
+        let (principal, caller) = self.caller(header)?;
+        Ok(Arguments::Compound(Box::new(Compound::new(principal)), caller))
+    }
+
+    fn memory(&mut self, length: usize) -> Option<Buf> {
+        self.shared.account.take(length)
+    }
+
+    fn call(&mut self, now: Instant, channel: &mut Channel<NoBody>, id: CallId, arguments: Arguments) {
+        let Arguments::Compound(compound, caller) = arguments else {
+            return channel.reply(id, rpc::xdr::Writer::new().finish());
+        };
+        self.last = self.last.wrapping_add(1);
+        let running = Running::new(*compound, caller, channel.writer());
+        self.argument_bytes = self.argument_bytes.saturating_add(running.bytes());
+        self.pending.insert(self.last, Pending { call: id, running, asked: Asked::Other });
+        self.advance(now, channel, self.last, None);
+    }
+
+    fn undecodable(
+        &mut self,
+        now: Instant,
+        channel: &mut Channel<NoBody>,
+        id: CallId,
+        mut arguments: Arguments,
+    ) {
+        if let Arguments::Compound(compound, _) = &mut arguments
+            && compound.header().is_some()
+        {
+            compound.give_up();
+            return self.call(now, channel, id, arguments);
+        }
+        channel.refuse(id, ReplyStatus::Accepted(AcceptStat::GarbageArguments));
+    }
+
+    fn reply(&mut self, _now: Instant, _channel: &mut Channel<NoBody>, reply: ReceivedReply<NoBody>) {
+        match reply.results {}
+    }
+
+    fn handle_input(&mut self, now: Instant, channel: &mut Channel<NoBody>, input: Input) {
+        match input {
+            Input::File(completion) => {
+                let key = completion.tag.0;
+                self.advance(now, channel, key, Some(Event::File(completion.outcome())));
+            }
+            Input::Group(reply) => self.handle_reply(now, channel, reply),
+        }
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn handle_memory(&mut self, now: Instant, channel: &mut Channel<NoBody>) {
+        for key in core::mem::take(&mut self.starved) {
+            self.advance(now, channel, key, Some(Event::Memory));
+        }
+    }
+
+    fn handle_ended(&mut self, now: Instant, channel: &mut Channel<NoBody>) {
+        self.ended = true;
+        // What waits for memory waits for nobody any more; the rest ends when its requests do.
+        self.handle_memory(now, channel);
+        self.give_back_slots();
+    }
+
+    fn awaits_memory(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
+    fn takes_calls(&self) -> bool {
+        self.argument_bytes < ARGUMENTS
+    }
+
+    fn is_established(&self) -> bool {
+        !self.slots.is_empty()
+    }
+}
