@@ -1,4 +1,4 @@
-//! Who asks.
+//! Who asks: the user and the groups that permissions are judged by.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::limits::{ENTRY_BYTES, ENTRY_OBJECT_BYTES};
+use crate::limits::ENTRY_BYTES;
 use crate::{Attributes, FileHandle, Name};
 
 /// A place in a directory, after some entry. It stays valid while the directory changes: whoever reads on from it sees each entry that is there all
@@ -56,8 +56,8 @@ pub struct Page {
     pub directory: Option<Attributes>,
 }
 
-/// Bytes that an entry counts for against the bound of a request: about what it takes on the wire.
-pub fn entry_bytes(name: &Name, with_object: bool) -> usize {
-    let padded = name.as_bytes().len().next_multiple_of(4);
-    ENTRY_BYTES + padded + if with_object { ENTRY_OBJECT_BYTES } else { 0 }
+/// Bytes that an entry counts for against the bound of a request: about what it takes on the wire. What it leads to takes
+/// [`ENTRY_OBJECT_BYTES`](crate::ENTRY_OBJECT_BYTES) more, if that is asked for.
+pub fn entry_bytes(name: &Name) -> usize {
+    ENTRY_BYTES + name.as_bytes().len().next_multiple_of(4)
 }

@@ -50,7 +50,7 @@ pub use error::FileErrorKind;
 pub use features::{Features, Identity, Limits};
 pub use file_handle::FileHandle;
 pub use file_system::{FileSystem, FileSystemQueue};
-pub use limits::{FILE_HANDLE_BYTES, GROUPS, LINK_BYTES, NAME_BYTES};
+pub use limits::{ENTRY_OBJECT_BYTES, FILE_HANDLE_BYTES, GROUPS, LINK_BYTES, NAME_BYTES};
 #[cfg(feature = "std")]
 pub use memory::{Memory, MemoryOptions};
 pub use name::Name;

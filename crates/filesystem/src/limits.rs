@@ -12,7 +12,7 @@ pub const GROUPS: usize = 1024;
 /// §3.3.16); an entry of version 4 is no smaller.
 pub(crate) const ENTRY_BYTES: usize = 24;
 /// Bytes that an entry's attributes and handle count for: fattr3 has 84, a handle 4 and 64, and each a word that it follows (RFC 1813 §3.3.17).
-pub(crate) const ENTRY_OBJECT_BYTES: usize = 160;
+pub const ENTRY_OBJECT_BYTES: usize = 160;
 /// Requests that a queue of the file system in memory holds at a time, answered and not yet polled.
 #[cfg(feature = "std")]
 pub(crate) const DEPTH: u32 = 256;

@@ -238,7 +238,8 @@ pub enum Operation {
         cookie: Cookie,
         /// The verifier that came with that cookie.
         verifier: CookieVerifier,
-        /// Entries that are told take no more than this, by [`entry_bytes`](crate::entry_bytes). If not even one fits that is there:
+        /// Entries that are told take no more than this, by [`entry_bytes`](crate::entry_bytes), and
+        /// [`ENTRY_OBJECT_BYTES`](crate::ENTRY_OBJECT_BYTES) each with what they lead to. If not even one fits that is there:
         /// [`FileErrorKind::Invalid`] (TOOSMALL of the protocols).
         max_bytes: u32,
         /// Tell of each what it leads to.

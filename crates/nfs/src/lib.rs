@@ -6,7 +6,7 @@
 //! | RFC 8881 §3, §15, §16, §18, RFC 5662, RFC 7862: types, statuses, operations | [`v4`] |
 //!
 //! State that clients share has one owner, [`state::Server`], on one core; connections borrow from it what they need for each operation
-//! (docs/decisions/0034-nfs.md).
+//! (docs/decisions/0036-nfs.md).
 //!
 //! Architecture invariant: nothing here has a clock, a socket, a thread or a source of randomness, and nothing received
 //! allocates without a bound from [`limits`].

@@ -142,6 +142,11 @@ struct Becoming {
 
 impl Becoming {
     fn begin(actor: Actor<'_>) -> Result<Self, IoError> {
+        // To the system, -1 means "as it is": whoever came with that number would be root.
+        let nobody = u32::MAX;
+        if actor.uid == nobody || actor.gid == nobody || actor.groups.contains(&nobody) {
+            return Err(failure(Errno::ACCESS));
+        }
         let own = Self { groups: own_groups()? };
         let groups: Vec<Gid> = actor.groups.iter().map(|group| Gid::from_raw(*group)).collect();
         rustix::thread::set_thread_groups(&groups).map_err(failure)?;

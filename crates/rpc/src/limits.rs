@@ -23,7 +23,7 @@ pub const ITEM: usize = 64 << 10;
 pub const RECORD: usize = (1 << 20) + ITEM;
 
 /// Calls of the peer that are not answered, unless an upper protocol says otherwise: then no more are taken, and the transport's flow control holds the peer back.
-/// Linux' server has 64 slots in a session's table, its client sends up to 64 calls over TCP.
+/// Linux' client asks for 64 slots in a session's table.
 pub const CALLS: usize = 128;
 
 /// Bytes of a connection's answers in memory of no pool that wait to be sent: above it no call is taken. As many as answers of 4 KiB to every call have.
@@ -53,7 +53,7 @@ pub const RDMA_RECEIVE: usize = 4096;
 /// Chunks in a list, at most: as many operations with a payload as a call may have. Clients name one.
 pub const CHUNKS: usize = 16;
 
-/// Segments of a chunk, at most: what Linux' client registers in pieces of 64 KiB for 1 MiB.
+/// Segments of a chunk, at most: a payload of 1 MiB in pieces of 64 KiB. A client that registers a payload at once names one.
 pub const SEGMENTS: usize = 16;
 
 /// Bytes of the header of a reply as its caller has to expect it: with a verifier of any length (RFC 5531 §9).

@@ -122,7 +122,7 @@ pub trait UpperLayer {
         false
     }
 
-    /// False while it takes no further call; asked again every turn.
+    /// False while it takes no further call; asked again every turn. Replies behind such a call are not read either, so that this must become true without one.
     fn takes_calls(&self) -> bool {
         true
     }

@@ -586,7 +586,7 @@ fn the_end_gives_all_memory_back() {
         }
         for _ in 0..steps {
             both[0].queue_pair_ref().clone().step();
-            for end in both.iter_mut() {
+            for end in &mut both {
                 end.handle_progress(NOW);
             }
         }

@@ -80,7 +80,7 @@ pub(super) fn write(
     shared
         .tree
         .write(&data.descriptor, offset, bytes, sync)
-        .map_err(|error| write_failed(shared, error, sync))?;
+        .map_err(|error| write_failed(shared, &data, error, sync))?;
     shared.counters.bytes_written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
     let after =
         if bytes.is_empty() { shared.attributes(&node.stat) } else { shared.changed(&node, &before)? };
@@ -88,12 +88,14 @@ pub(super) fn write(
     Ok(Answered { outcome: Outcome::Written { stability, verifier: shared.verifier(), file }, data })
 }
 
-/// What a write that failed means. A durable one may have met what others wrote and could not be written back.
-pub(super) fn write_failed(shared: &Shared, error: IoError, sync: WriteSync) -> FileErrorKind {
-    if sync != WriteSync::None {
+/// What a write that failed means. A durable one may have met what others wrote and could not be written back; flushes hear of that, too, unless they share its
+/// description.
+pub(super) fn write_failed(shared: &Shared, data: &Data, error: IoError, sync: WriteSync) -> FileErrorKind {
+    let kind = kind_of(error);
+    if sync != WriteSync::None && (kind == FileErrorKind::Io || data.flushes_share()) {
         shared.lost(error);
     }
-    kind_of(error)
+    kind
 }
 
 /// Makes a file durable. Whoever may read or write it may ask for that.

@@ -88,9 +88,30 @@ impl Job {
                     Err(kind) => (Err(kind.into()), None),
                 }
             }
-            other => (carry_out(&shared, &caller, other).map_err(Failure::from), None),
+            other => {
+                // What handles need is durable before anybody has them.
+                let outcome = carry_out(&shared, &caller, other);
+                let outcome = match (outcome, shared.settle()) {
+                    (Ok(outcome), Err(kind)) => {
+                        close_again(&shared, &outcome);
+                        Err(kind)
+                    }
+                    (outcome, _) => outcome,
+                };
+                (outcome.map_err(Failure::from), None)
+            }
         };
         ended.put(Ended { completion: Completion { tag, result }, learned });
+    }
+}
+
+/// Nobody hears of an outcome: what it has opened is closed.
+fn close_again(shared: &Shared, outcome: &Outcome) {
+    if let Outcome::Created(created) = outcome
+        && let Some(open) = created.open
+    {
+        // It was opened just now.
+        let _ = shared.close(open);
     }
 }
 

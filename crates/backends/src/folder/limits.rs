@@ -24,6 +24,12 @@ pub(super) const KERNEL_HANDLE: usize = filesystem::FILE_HANDLE_BYTES - HANDLE_H
 pub(super) const HANDLE_HEAD: usize = 4;
 /// Bytes of a handle's authentication code: a guess succeeds once in 2^128.
 pub(super) const HANDLE_CODE: usize = 16;
+/// Objects that handles were given for, where the kernel's handles may not be opened: some 100 bytes of memory each. Handles of more are refused.
+pub(super) const TABLE_ENTRIES: u32 = 1 << 18;
+/// Names of one file that the table keeps: a file that is found by none of them is stale until it is looked up.
+pub(super) const PLACES: usize = 8;
+/// Entries of one record of that table. The longest name makes them 150 KB, which each new object writes anew.
+pub(super) const RECORD_ENTRIES: u32 = 512;
 /// Bytes of the key of handles.
 pub(super) const KEY: usize = 32;
 /// Bytes of one copy: long enough for the file system to share extents, short enough for the thread.

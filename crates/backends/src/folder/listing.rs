@@ -3,12 +3,13 @@
 //! A cookie is the file system's own position after an entry, which stays valid while the directory changes, moved up by the cookies that are the server's.
 
 use filesystem::{
-    Cookie, CookieVerifier, Credentials, Entry, EntryObject, FileErrorKind, FileHandle, Name, Outcome, Page,
-    entry_bytes,
+    Cookie, CookieVerifier, Credentials, ENTRY_OBJECT_BYTES, Entry, EntryObject, FileErrorKind, FileHandle,
+    Name, Outcome, Page, entry_bytes,
 };
 use host::NodeEntry;
 
 use super::error::kind_of;
+use super::handles::Found;
 use super::limits::ENTRIES;
 use super::shared::{Node, Shared};
 
@@ -23,7 +24,7 @@ pub(super) struct Listing {
 
 /// What cookies of a directory are valid with. They stay so over restarts.
 fn verifier_of(shared: &Shared, directory: &FileHandle) -> CookieVerifier {
-    let code = shared.sealer.code(&[b"cookies of ", directory.as_bytes()].concat());
+    let code = shared.handles.code(&[b"cookies of ", directory.as_bytes()].concat());
     CookieVerifier(*code.first_chunk().unwrap_or(&[1; 8]))
 }
 
@@ -57,7 +58,7 @@ pub(super) fn read_directory(
         for one in found {
             // What the system takes for a name and nobody could ask for is left out.
             let Ok(name) = Name::new(&one.name) else { continue };
-            let bytes = entry_bytes(&name, listing.with_objects);
+            let bytes = entry_bytes(&name) + if listing.with_objects { ENTRY_OBJECT_BYTES } else { 0 };
             if bytes > room {
                 break 'pages;
             }
@@ -88,6 +89,7 @@ fn entry(
 /// What an entry leads to, if it is still there and in this file system.
 fn object(shared: &Shared, directory: &Node, name: &[u8]) -> Option<EntryObject> {
     let descriptor = shared.tree.find(&directory.descriptor, name).ok()?;
-    let found = shared.object(&shared.node(descriptor).ok()?);
+    let place = Found { directory: &directory.stat, name };
+    let found = shared.object(&shared.node(descriptor, Some(place)).ok()?);
     Some(EntryObject { handle: found.handle, attributes: found.attributes })
 }

@@ -12,28 +12,33 @@ mod convert;
 mod data;
 mod error;
 mod handle;
+mod handles;
 mod job;
 mod limits;
 mod listing;
 mod names;
 mod queue;
 mod shared;
+mod table;
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use filesystem::{
-    FILE_HANDLE_BYTES, Features, FileHandle, FileSystem, FileSystemQueue, Fsid, Identity, LINK_BYTES, Limits,
-    NAME_BYTES, OpenError, QueueContext, Statistics, Time,
+    Features, FileHandle, FileSystem, FileSystemQueue, Fsid, Identity, LINK_BYTES, Limits, NAME_BYTES,
+    OpenError, QueueContext, Statistics, Time,
 };
 use host::{Tree, VolumeState};
 use protocol::Entropy;
 
 use handle::Sealer;
+use handles::Handles;
 use job::EndedJobs;
-use limits::{DEPTH, KEY, TRANSFER};
+use limits::{DEPTH, KERNEL_HANDLE, KEY, TRANSFER};
 use queue::FolderQueue;
 use shared::{Beginning, Shared};
+use table::Table;
 
 /// Whether clients may change the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,31 +116,42 @@ impl Folder {
             |what: &str, error: &dyn fmt::Display| OpenError::new(format!("{place}: {what}: {error}"));
         let kept = Kept::load(state, entropy)?;
         let root = tree.root();
-        let kernel = tree.kernel_handle(&root).map_err(|error| {
-            refused("its file system gives its objects no handles, and cannot be served", &error)
-        })?;
-        tree.open_kernel_handle(&kernel).map_err(|error| {
-            refused(
-                "opening objects by handle is refused; run the server as root or give it CAP_DAC_READ_SEARCH",
-                &error,
-            )
-        })?;
+        let root_stat = tree.stat(&root).map_err(|error| refused("it cannot be looked at", &error))?;
+        let table = match handle_source(&*tree, &root) {
+            HandleSource::Kernel => None,
+            HandleSource::Table => {
+                Some(Table::load(state, &root_stat).map_err(|error| OpenError::new(error.to_string()))?)
+            }
+        };
         let space = tree.space().map_err(|error| refused("its file system cannot be asked", &error))?;
         let longest_name = space.longest_name.min(wire::saturate(NAME_BYTES));
         let beginning = Beginning {
             features: features(&*tree, mode),
             limits: limits_of(longest_name),
-            sealer: Sealer::new(kept.key),
+            handles: Handles::new(Arc::clone(&tree), Sealer::new(kept.key), table),
             fsid: kept.fsid,
             verifier: entropy.number(),
             tree,
         };
-        let shared = Shared::new(beginning).map_err(|kind| {
-            let text =
-                format!("its handles are longer than {FILE_HANDLE_BYTES} bytes have room for, or it is gone");
-            refused(&text, &kind)
-        })?;
+        let shared = Shared::new(beginning).map_err(|kind| refused("it cannot be served", &kind))?;
         Ok(Self { shared: Arc::new(shared) })
+    }
+}
+
+/// Where handles come from.
+enum HandleSource {
+    /// The kernel names its objects, shortly enough, and lets this process find them again.
+    Kernel,
+    /// It does not: the table of places is kept.
+    Table,
+}
+
+fn handle_source(tree: &dyn Tree, root: &OwnedFd) -> HandleSource {
+    match tree.kernel_handle(root) {
+        Ok(kernel) if kernel.bytes.len() <= KERNEL_HANDLE && tree.open_kernel_handle(&kernel).is_ok() => {
+            HandleSource::Kernel
+        }
+        _ => HandleSource::Table,
     }
 }
 

@@ -9,6 +9,7 @@ use host::{Named, NewNode, NewTime, NodeKind, NodeTime};
 use super::attributes::apply;
 use super::convert::{device, must_be_file};
 use super::error::kind_of;
+use super::handles::Found;
 use super::shared::{Data, Node, Shared};
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ fn named<'a>(directory: &'a Node, name: &'a Name) -> Named<'a> {
 
 fn find(shared: &Shared, caller: &Credentials, directory: &Node, name: &Name) -> Result<Node, FileErrorKind> {
     let found = shared.try_as_caller(caller, |tree| tree.find(&directory.descriptor, name.as_bytes()))?;
-    shared.node(found)
+    shared.node(found, Some(Found { directory: &directory.stat, name: name.as_bytes() }))
 }
 
 /// Finds a name.
@@ -48,7 +49,7 @@ pub(super) fn lookup_parent(shared: &Shared, caller: &Credentials, directory: &F
         return Err(FileErrorKind::NoEntry);
     }
     let above = shared.try_as_caller(caller, |tree| tree.above(&directory.descriptor))?;
-    let parent = shared.node(above)?;
+    let parent = shared.node(above, None)?;
     // It may have been moved out of the folder since it was found in it.
     if !shared.is_beneath(&parent.descriptor, &parent.stat)? {
         return Err(FileErrorKind::Stale);
@@ -79,11 +80,12 @@ pub(super) fn create(
     let made = shared.as_caller(caller, |tree| tree.create(&directory.descriptor, place.name.as_bytes()))?;
     let refusal = match made {
         Ok(file) => {
-            let file = shared.node(file)?;
+            let place = Found { directory: &directory.stat, name: place.name.as_bytes() };
+            let file = shared.node(file, Some(place))?;
             let finished = finish(shared, caller, &file, how).and_then(|()| shared.sync(&file));
             if finished.is_err() {
                 // Nothing half made stays; what cannot be removed is an empty file of the caller's.
-                let _ = shared.tree.remove_file(&directory.descriptor, place.name.as_bytes());
+                let _ = shared.tree.remove_file(&directory.descriptor, place.name);
             }
             finished?;
             shared.sync(&directory)?;
@@ -184,13 +186,14 @@ fn created(
     is_new: bool,
     data: Option<Data>,
 ) -> Answer {
-    let open = data.map(|data| shared.open(file, data)).transpose()?;
     let directory = if is_new {
         shared.directory_changed(directory, before)?
     } else {
         shared.directory_kept(directory, before)?
     };
     let now = Node { stat: shared.tree.stat(&file.descriptor).map_err(kind_of)?, ..file.clone() };
+    // Last, as what fails must leave nothing open.
+    let open = data.map(|data| shared.open(file, data)).transpose()?;
     Ok(Outcome::Created(Box::new(Created { object: shared.object(&now), is_new, directory, open })))
 }
 
@@ -233,10 +236,11 @@ pub(super) fn remove(shared: &Shared, caller: &Credentials, place: Place<'_>, re
     let directory = shared.directory(place.directory)?;
     let before = shared.before(&directory);
     let name = place.name.as_bytes();
+    let found = find(shared, caller, &directory, place.name)?;
     let as_directory = match removal {
         Removal::File => false,
         Removal::Directory => true,
-        Removal::Any => find(shared, caller, &directory, place.name)?.stat.kind == NodeKind::Directory,
+        Removal::Any => found.stat.kind == NodeKind::Directory,
     };
     shared.try_as_caller(caller, |tree| {
         if as_directory {
@@ -245,9 +249,18 @@ pub(super) fn remove(shared: &Shared, caller: &Credentials, place: Place<'_>, re
             tree.remove_file(&directory.descriptor, name)
         }
     })?;
+    forget(shared, &found)?;
     shared.judge_anew();
     shared.sync(&directory)?;
     Ok(Outcome::Removed(Box::new(shared.directory_changed(&directory, before)?)))
+}
+
+/// An object has lost a name; with its last it is gone.
+fn forget(shared: &Shared, node: &Node) -> Result<(), FileErrorKind> {
+    if shared.tree.stat(&node.descriptor).map_err(kind_of)?.links == 0 {
+        shared.handles.gone(&node.stat);
+    }
+    Ok(())
 }
 
 /// Gives an object one more name.
@@ -263,6 +276,8 @@ pub(super) fn link(shared: &Shared, caller: &Credentials, object: &FileHandle, p
     let (before, object_before) = (shared.before(&directory), shared.before(&node));
     let name = place.name.as_bytes();
     shared.try_as_caller(caller, |tree| tree.link(&node.descriptor, &directory.descriptor, name))?;
+    let linked = shared.tree.stat(&node.descriptor).map_err(kind_of)?;
+    shared.handles.moved(&linked, Found { directory: &directory.stat, name })?;
     shared.sync(&directory)?;
     let object = Box::new(shared.changed(&node, &object_before)?);
     Ok(Outcome::Linked { object, directory: Box::new(shared.directory_changed(&directory, before)?) })
@@ -277,6 +292,14 @@ pub(super) fn rename(shared: &Shared, caller: &Credentials, from: Place<'_>, to:
     let ends = [find(shared, &server, &source, from.name), find(shared, &server, &target, to.name)];
     let idle = matches!(&ends, [Ok(from), Ok(to)] if from.handle == to.handle);
     shared.try_as_caller(caller, |tree| tree.rename(named(&source, from.name), named(&target, to.name)))?;
+    let [moved, replaced] = ends;
+    if let (Ok(replaced), false) = (replaced, idle) {
+        forget(shared, &replaced)?;
+    }
+    if let Ok(moved) = moved {
+        let found = Found { directory: &target.stat, name: to.name.as_bytes() };
+        shared.handles.moved(&moved.stat, found)?;
+    }
     shared.judge_anew();
     shared.sync(&target)?;
     if source.handle != target.handle {

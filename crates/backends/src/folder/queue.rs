@@ -208,7 +208,7 @@ impl FolderQueue {
             (What::Write { stability, .. }, Err(error)) => {
                 let durable =
                     if *stability == Stability::Unstable { WriteSync::None } else { WriteSync::Data };
-                Err(write_failed(shared, error, durable).into())
+                Err(write_failed(shared, &active.data, error, durable).into())
             }
             (What::Write { stability, bytes }, Ok(())) => {
                 counters.bytes_written.fetch_add(*bytes as u64, Ordering::Relaxed);

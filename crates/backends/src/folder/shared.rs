@@ -14,7 +14,7 @@ use host::{DataAccess, IoError, NodeKind, NodeStat, Right, Tree};
 use super::change::Changes;
 use super::convert::{actor, attributes, must_be_file};
 use super::error::kind_of;
-use super::handle::Sealer;
+use super::handles::{Found, Handles};
 use super::limits::{DEPTH_OF_DIRECTORIES, OPENS, WRITTEN_FILES};
 
 /// An object that was found, and what was known of it then.
@@ -39,6 +39,13 @@ pub(super) struct Data {
     pub(super) access: OpenAccess,
     /// Its flushes, if it is open for writing.
     pub(super) flushes: Option<Arc<Flushes>>,
+}
+
+impl Data {
+    /// True if the kernel tells either a write or a flush of a failure to write back, not both.
+    pub(super) fn flushes_share(&self) -> bool {
+        self.flushes.as_ref().is_some_and(|flushes| Arc::ptr_eq(&flushes.descriptor, &self.descriptor))
+    }
 }
 
 /// What a client has opened.
@@ -73,7 +80,7 @@ pub(super) struct Counters {
 
 pub(super) struct Shared {
     pub(super) tree: Arc<dyn Tree>,
-    pub(super) sealer: Sealer,
+    pub(super) handles: Handles,
     pub(super) fsid: Fsid,
     pub(super) limits: Limits,
     pub(super) features: Features,
@@ -99,7 +106,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What a served folder begins with.
 pub(super) struct Beginning {
     pub(super) tree: Arc<dyn Tree>,
-    pub(super) sealer: Sealer,
+    pub(super) handles: Handles,
     pub(super) fsid: Fsid,
     pub(super) limits: Limits,
     pub(super) features: Features,
@@ -108,13 +115,13 @@ pub(super) struct Beginning {
 
 impl Shared {
     pub(super) fn new(beginning: Beginning) -> Result<Self, FileErrorKind> {
-        let Beginning { tree, sealer, fsid, limits, features, verifier } = beginning;
+        let Beginning { tree, handles, fsid, limits, features, verifier } = beginning;
         let root = tree.root();
         let root_stat = tree.stat(&root).map_err(kind_of)?;
-        let handle = sealer.seal(&tree.kernel_handle(&root).map_err(kind_of)?)?;
+        let handle = handles.of(&root, &root_stat, None)?;
         Ok(Self {
             tree,
-            sealer,
+            handles,
             fsid,
             limits,
             features,
@@ -203,25 +210,26 @@ impl Shared {
         self.as_caller(caller, act)?.map_err(kind_of)
     }
 
-    /// An object that is open, as whatever.
-    pub(super) fn node(&self, descriptor: OwnedFd) -> Result<Node, FileErrorKind> {
+    /// An object that is open, as whatever, and where it was found.
+    pub(super) fn node(&self, descriptor: OwnedFd, found: Option<Found<'_>>) -> Result<Node, FileErrorKind> {
         let stat = self.tree.stat(&descriptor).map_err(kind_of)?;
-        if stat.device != self.root_stat.device {
+        // A subvolume is another file system without being mounted. (A file may have another device where layers are laid over each other.)
+        if stat.kind == NodeKind::Directory && stat.device != self.root_stat.device {
             return Err(FileErrorKind::Access);
         }
-        let handle = self.sealer.seal(&self.tree.kernel_handle(&descriptor).map_err(kind_of)?)?;
+        let handle = self.handles.of(&descriptor, &stat, found)?;
         Ok(Node { descriptor: Arc::new(descriptor), handle, stat })
     }
 
     /// The object of a handle that was given out: it must still be there, and, as a directory, in the folder.
     pub(super) fn resolve(&self, handle: &FileHandle) -> Result<Node, FileErrorKind> {
-        let kernel = self.sealer.unseal(handle)?;
+        self.handles.check(handle)?;
         let held = lock(&self.opens).by_handle.get(handle).map(|held| Arc::clone(&held.descriptor));
         let is_open = held.is_some();
         let descriptor = match held {
             Some(descriptor) => descriptor,
             None if *handle == self.root => self.tree.root(),
-            None => Arc::new(self.tree.open_kernel_handle(&kernel).map_err(kind_of)?),
+            None => Arc::new(self.handles.find(handle)?),
         };
         let stat = self.tree.stat(&descriptor).map_err(kind_of)?;
         let is_gone = stat.links == 0 && !is_open;
@@ -295,6 +303,14 @@ impl Shared {
         before: PreOperation,
     ) -> Result<DirectoryChange, FileErrorKind> {
         Ok(DirectoryChange { atomic: false, before, after: self.changed(node, &before)? })
+    }
+
+    /// Makes durable what handles need that are about to be given out.
+    pub(super) fn settle(&self) -> Result<(), FileErrorKind> {
+        self.handles.settle().map_err(|error| {
+            *lock(&self.last_error) = Some(error.to_string());
+            FileErrorKind::ServerFault
+        })
     }
 
     /// Makes an object's names or attributes durable.
@@ -440,7 +456,7 @@ impl Shared {
             let data = self.open_data(&node, caller, access)?;
             return Ok((node, data));
         };
-        self.sealer.unseal(&target.file)?;
+        self.handles.check(&target.file)?;
         let opened =
             self.opened(open).filter(|opened| opened.handle == target.file).ok_or(FileErrorKind::Stale)?;
         if !opened.data.access.contains(access) {

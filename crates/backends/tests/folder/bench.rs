@@ -16,16 +16,18 @@ use host::VolumeState;
 use protocol::{Instant, SeededEntropy};
 use reactor::SystemTree;
 
-/// Serves a folder, with what was kept of it.
+use crate::poor_tree::PoorTree;
+
+/// Serves a folder, with what was kept of it, as whoever runs the tests may: as root by the kernel's handles, otherwise by the table of places.
 pub(crate) fn serve(path: &Path, state: &VolumeState, seed: u64) -> Result<Folder, filesystem::OpenError> {
     let tree = Arc::new(SystemTree::open(path).unwrap());
     Folder::open(tree, FolderMode::ReadWrite, state, &mut SeededEntropy::new(seed))
 }
 
-/// Whether this machine lets tests open objects by handle. Those that need it pass over without.
-pub(crate) fn may_serve() -> bool {
-    let folder = tempfile::tempdir().unwrap();
-    serve(folder.path(), &VolumeState::ephemeral(), 1).is_ok()
+/// Serves a folder as a server that is not root.
+pub(crate) fn serve_as_user(path: &Path, state: &VolumeState, seed: u64) -> Folder {
+    let tree = Arc::new(PoorTree::new(SystemTree::open(path).unwrap(), false));
+    Folder::open(tree, FolderMode::ReadWrite, state, &mut SeededEntropy::new(seed)).unwrap()
 }
 
 struct Bell(Thread, AtomicBool);
@@ -40,8 +42,11 @@ impl Wake for Bell {
 pub(crate) struct Bench {
     pub(crate) root: FileHandle,
     pub(crate) system: Arc<dyn FileSystem>,
+    /// In whose name requests are made.
+    pub(crate) caller: Credentials,
     queue: Box<dyn FileSystemQueue>,
-    begun: std::time::Instant,
+    /// The clock.
+    pub(crate) now: Instant,
 }
 
 pub(crate) type Answer<R> = Result<R, FileErrorKind>;
@@ -55,7 +60,7 @@ impl Bench {
         let bell = Arc::new(Bell(std::thread::current(), AtomicBool::new(false)));
         let system: Arc<dyn FileSystem> = Arc::new(folder);
         let queue = system.open_queue(&QueueContext::without_pool(CoreId(0), Waker::from(bell))).unwrap();
-        Self { root: system.root(), system, queue, begun: std::time::Instant::now() }
+        Self { root: system.root(), system, caller: Credentials::of(0, 0), queue, now: Instant::ZERO }
     }
 
     pub(crate) fn serving(path: &Path) -> Self {
@@ -63,8 +68,8 @@ impl Bench {
     }
 
     pub(crate) fn run(&mut self, operation: Operation) -> Answer<Outcome> {
-        let now = Instant::ZERO + self.begun.elapsed();
-        let request = Request { tag: Tag(1), credentials: Arc::new(Credentials::of(0, 0)), operation };
+        let now = self.now;
+        let request = Request { tag: Tag(1), credentials: Arc::new(self.caller.clone()), operation };
         self.queue.submit(now, request).unwrap();
         let mut done = Vec::new();
         loop {
@@ -115,6 +120,11 @@ impl Bench {
             Outcome::Data { data, .. } => Ok(data.into_one().to_vec()),
             other => panic!("{other:?}"),
         }
+    }
+
+    pub(crate) fn rename(&mut self, directory: FileHandle, from: &str, to: &str) -> Answer<()> {
+        let (from, to) = (name(from), name(to));
+        self.run(Operation::Rename { from_directory: directory, from, to_directory: directory, to }).map(drop)
     }
 
     pub(crate) fn remove(&mut self, directory: FileHandle, text: &str) -> Answer<()> {

@@ -5,20 +5,17 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use filesystem::{
-    Cookie, CookieVerifier, FileErrorKind, FileSystem, OpenAccess, Operation, Outcome, SeekWhat,
-    SetAttributes, Stability, Target,
+    Cookie, CookieVerifier, FileErrorKind, OpenAccess, Operation, Outcome, SeekWhat, SetAttributes,
+    Stability, Target,
 };
 
-use crate::bench::{Bench, may_serve};
+use crate::bench::Bench;
 
 /// Entries of the large directory.
 const ENTRIES: usize = 100_000;
 
 #[test]
 fn a_hundred_thousand_entries_are_listed_while_the_directory_changes() {
-    if !may_serve() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     for index in 0..ENTRIES {
         fs::write(folder.path().join(format!("stays{index}")), "").unwrap();
@@ -61,9 +58,6 @@ fn a_hundred_thousand_entries_are_listed_while_the_directory_changes() {
 
 #[test]
 fn sparse_files_stay_sparse() {
-    if !may_serve() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let mut bench = Bench::serving(folder.path());
     let file = bench.create(bench.root, "sparse").unwrap();
@@ -76,7 +70,7 @@ fn sparse_files_stay_sparse() {
     assert_eq!(bench.read(file, far - 2, 100).unwrap(), b"\0\0far");
     match bench.run(Operation::Seek { file: file.into(), offset: 5, what: SeekWhat::Data }).unwrap() {
         Outcome::Sought { offset, eof: false } => {
-            assert!(offset <= far && offset > far - (1 << 20), "{offset}")
+            assert!(offset <= far && offset > far - (1 << 20), "{offset}");
         }
         other => panic!("{other:?}"),
     }
@@ -90,9 +84,6 @@ fn sparse_files_stay_sparse() {
 
 #[test]
 fn an_open_file_without_a_name_is_read_and_written_until_it_is_closed() {
-    if !may_serve() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let mut bench = Bench::serving(folder.path());
     let file = bench.create(bench.root, "file").unwrap();
@@ -132,9 +123,6 @@ fn an_open_file_without_a_name_is_read_and_written_until_it_is_closed() {
 
 #[test]
 fn local_processes_and_clients_see_the_same() {
-    if !may_serve() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     let mut bench = Bench::serving(folder.path());
@@ -161,9 +149,6 @@ fn local_processes_and_clients_see_the_same() {
 
 #[test]
 fn what_is_made_is_the_callers_and_has_its_mode() {
-    if !may_serve() {
-        return;
-    }
     let folder = tempfile::tempdir().unwrap();
     let mut bench = Bench::serving(folder.path());
     assert!(bench.system.features().contains(filesystem::Features::PERSISTENT_HANDLES));

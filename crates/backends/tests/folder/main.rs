@@ -2,6 +2,10 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod bench;
+mod bridge;
 mod content;
 mod contract;
+mod cores;
 mod escapes;
+mod losses;
+mod poor_tree;

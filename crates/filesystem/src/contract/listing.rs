@@ -7,8 +7,8 @@ use protocol::Entropy;
 use super::bench::{Bench, name};
 use super::finding::{Finding, Verdict, see};
 use crate::{
-    Cookie, CookieVerifier, CreateHow, FileErrorKind, Name, Operation, Outcome, Page, Removal, SetAttributes,
-    entry_bytes,
+    Cookie, CookieVerifier, CreateHow, ENTRY_OBJECT_BYTES, FileErrorKind, Name, Operation, Outcome, Page,
+    Removal, SetAttributes, entry_bytes,
 };
 
 /// Bytes of a page.
@@ -32,7 +32,8 @@ fn page(bench: &mut Bench<'_>, at: Position, max_bytes: u32, with_objects: bool)
         Outcome::Page(page) => *page,
         other => return Err(Finding::Answer(format!("a listing answers {other:?}"))),
     };
-    let bytes: usize = page.entries.iter().map(|entry| entry_bytes(&entry.name, with_objects)).sum();
+    let bytes: usize = page.entries.iter().map(|entry| entry_bytes(&entry.name)).sum();
+    let bytes = bytes + if with_objects { page.entries.len() * ENTRY_OBJECT_BYTES } else { 0 };
     see(bytes <= max_bytes as usize, || format!("a page of {max_bytes} bytes at most has {bytes}"))?;
     see(!page.entries.is_empty() || page.eof, || "a page is empty, and not the last".to_owned())?;
     let low = page.entries.iter().any(|entry| entry.cookie < Cookie::FIRST);

@@ -4,8 +4,9 @@ use super::data::strip_privileges;
 use super::inode::{Inode, Node};
 use super::state::{Call, State};
 use crate::{
-    Access, Attributes, Cookie, CookieVerifier, Entry, EntryObject, FileErrorKind, FileHandle, OpenAccess,
-    Outcome, Page, PreOperation, SetAttributes, SetTime, Space, Target, Time, WccData, entry_bytes,
+    Access, Attributes, Cookie, CookieVerifier, ENTRY_OBJECT_BYTES, Entry, EntryObject, FileErrorKind,
+    FileHandle, OpenAccess, Outcome, Page, PreOperation, SetAttributes, SetTime, Space, Target, Time,
+    WccData, entry_bytes,
 };
 
 type Answer = Result<Outcome, FileErrorKind>;
@@ -154,7 +155,7 @@ pub(super) fn read_directory(
     let mut room = listing.max_bytes as usize;
     let (mut entries, mut eof) = (Vec::new(), true);
     for (name, entry) in names.after(listing.cookie) {
-        let bytes = entry_bytes(name, listing.with_objects);
+        let bytes = entry_bytes(name) + if listing.with_objects { ENTRY_OBJECT_BYTES } else { 0 };
         if bytes > room {
             eof = false;
             break;

@@ -7,8 +7,8 @@ use protocol::Instant;
 use super::attributes::Listing;
 use super::data::{Range, SpaceChange};
 use super::namespace::Place;
-use super::state::{Call, State};
-use super::{attributes, data, lock, namespace};
+use super::state::{Call, State, lock};
+use super::{attributes, data, namespace};
 use crate::{
     Completion, Failure, Features, FileErrorKind, FileSystemQueue, Limits, Operation, Outcome, QueueFull,
     Request, Tag, Time, shape,

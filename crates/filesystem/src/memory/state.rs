@@ -1,14 +1,16 @@
 //! All objects of the file system in memory, how they are named, and what they take.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use protocol::{Entropy, SeededEntropy};
 
 use super::inode::{Directory, Inode, Node};
+use super::options::MemoryOptions;
 use crate::limits::{INODE_BYTES, OPENS};
 use crate::{
-    Access, Attributes, Credentials, FileErrorKind, FileHandle, Fsid, MemoryOptions, Object, OpenAccess,
-    OpenId, Statistics, Target, Time, WriteVerifier, permitted,
+    Access, Attributes, Credentials, FileErrorKind, FileHandle, Fsid, Object, OpenAccess, OpenId, Statistics,
+    Target, Time, WriteVerifier, permitted,
 };
 
 /// Who asks, and when.
@@ -40,6 +42,11 @@ pub(super) struct State {
     used: u64,
     pub(super) verifier: WriteVerifier,
     pub(super) statistics: Statistics,
+}
+
+/// Everything, for one operation.
+pub(super) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A handle: the number and the secret.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use filesystem::{
     Completion, Cookie, CookieVerifier, CreateHow, Credentials, Failure, Features, FileErrorKind, FileHandle,
-    FileSystem, FileSystemQueue, Identity, Limits, OpenAccess, OpenError, OpenId, Operation, Outcome,
-    QueueContext, QueueFull, Removal, Request, SetAttributes, Stability, Statistics, Tag,
+    FileSystem, FileSystemQueue, FileType, Identity, Limits, OpenAccess, OpenError, OpenId, Operation,
+    Outcome, QueueContext, QueueFull, Removal, Request, SetAttributes, Stability, Statistics, Tag,
 };
 use protocol::Instant;
 
@@ -225,8 +225,9 @@ impl PlantedQueue {
             }
             (Bug::KeepsOldName, Operation::Rename { from_directory, from, to_directory, to }) => {
                 let lookup = Operation::Lookup { directory: from_directory, name: from.clone() };
-                let Ok(Outcome::Found(found)) = self.run_hidden(lookup) else {
-                    return Operation::Rename { from_directory, from, to_directory, to };
+                let found = match self.run_hidden(lookup) {
+                    Ok(Outcome::Found(found)) if found.attributes.file_type == FileType::Regular => found,
+                    _ => return Operation::Rename { from_directory, from, to_directory, to },
                 };
                 let _ = self.run_hidden(Operation::Remove {
                     directory: to_directory,

@@ -296,7 +296,7 @@ impl Running {
         out.u32(slot);
         out.u32(highest);
         out.u32(highest);
-        // No status flag: docs/decisions/0034-nfs.md.
+        // No status flag: docs/decisions/0036-nfs.md.
         out.u32(0);
         Ok(Flow::Done)
     }

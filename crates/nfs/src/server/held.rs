@@ -1,4 +1,4 @@
-//! What one connection has on loan from the group: stateids, anonymous access, slots (docs/decisions/0034-nfs.md).
+//! What one connection has on loan from the group: stateids, anonymous access, slots (docs/decisions/0036-nfs.md).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! The server's side of a connection: an upper layer of RPC (docs/decisions/0034-nfs.md).
+//! The server's side of a connection: an upper layer of RPC (docs/decisions/0036-nfs.md).
 //!
 //! | what | module |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What connections have on loan: stateids, and anonymous access to files (docs/decisions/0034-nfs.md).
+//! What connections have on loan: stateids, and anonymous access to files (docs/decisions/0036-nfs.md).
 //!
 //! A loan lets its holder judge READ and WRITE by itself. Before the group takes back what the loan says, it recalls it, and waits until the
 //! holder has given it back.

@@ -1,4 +1,4 @@
-//! The state that clients share, and its one owner (docs/decisions/0034-nfs.md).
+//! The state that clients share, and its one owner (docs/decisions/0036-nfs.md).
 //!
 //! [`Server`] is the group. Each other file is one component with its own states and its own tests; none of them knows the group.
 

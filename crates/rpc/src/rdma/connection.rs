@@ -26,7 +26,7 @@ use crate::limits::{CHUNKS, INLINE, RDMA_RECEIVE, SEND_TIME};
 use crate::upper::{Parts, UpperLayer};
 use crate::xdr::Reader;
 
-/// Who has connected: only its calls may name memory (RFC 8167 §5.3).
+/// Who has connected: only its calls may name memory (RFC 8167).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// This side.

@@ -5,11 +5,11 @@ use verbs::PrivateData;
 use crate::limits::INLINE;
 use crate::xdr::{Reader, UNIT};
 
-/// What begins the message (RFC 8797 §4).
+/// What begins the message (RFC 8797).
 const FORMAT: u32 = 0xf6ab_0e18;
 /// The only version of the message.
 const VERSION: u8 = 1;
-/// The sender supports Send with Invalidate (RFC 8797 §4, R).
+/// The sender supports Send with Invalidate (RFC 8797, R).
 const REMOTE_INVALIDATION: u8 = 1;
 /// Bytes of the unit that sizes are counted in.
 const KIBIBYTE: usize = 1024;
@@ -29,7 +29,7 @@ impl PrivateMessage {
     /// What holds for a peer that says nothing (RFC 8166 §3.3.2).
     pub const SILENT: Self = Self { remote_invalidation: false, send: INLINE, receive: INLINE };
 
-    /// What a peer has said. Private data that is something else says nothing (RFC 8797 §5): other protocols may be in it.
+    /// What a peer has said. Private data that is something else says nothing (RFC 8797): other protocols may be in it.
     pub fn decode(private_data: &[u8]) -> Self {
         let mut reader = Reader::new(private_data);
         match (reader.u32(), reader.fixed::<UNIT>()) {

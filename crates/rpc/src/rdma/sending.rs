@@ -12,7 +12,7 @@ pub(super) struct Terms {
     pub(super) send: usize,
     /// Bytes of the longest message that the peer may send.
     pub(super) receive: usize,
-    /// Calls of this side may name memory; those of the side that was connected to may not (RFC 8167 §5.3).
+    /// Calls of this side may name memory; those of the side that was connected to may not (RFC 8167).
     pub(super) may_name_memory: bool,
     /// Regions at a time.
     pub(super) regions: usize,

@@ -309,9 +309,11 @@ impl Arrival {
 mod tests {
     use super::super::Writer;
     use super::*;
+    use alloc::format;
     use alloc::string::String;
     use alloc::vec;
     use buf::SharedBuf;
+    use core::fmt::Write as _;
     use proptest::prelude::*;
 
     /// What a stream of the test has: numbers, names, and data, each behind its kind.
@@ -468,6 +470,86 @@ mod tests {
             let _ = arrive(&mut arrival, &mut items, &chunks);
             prop_assert!(arrival.gathered.len() <= 128 + 600);
         }
+    }
+
+    /// One payload of five bytes behind its length, and a word.
+    #[derive(Default)]
+    struct One {
+        steps: usize,
+    }
+
+    impl Decoder for One {
+        fn step(&mut self, reader: &mut Reader<'_>) -> Result<Step, Error> {
+            let step = match self.steps {
+                0 => Step::Payload(reader.length(5)?),
+                1 => reader.u32().map(|_| Step::NoPayload)?,
+                _ => Step::End,
+            };
+            self.steps += 1;
+            Ok(step)
+        }
+    }
+
+    fn state_of(arrival: &Arrival) -> String {
+        match &arrival.state {
+            State::Filling { length, filled, .. } => format!("Filling {filled} of {length}"),
+            State::Values if arrival.missing != 0 => format!("Values, {} missing", arrival.missing),
+            state => format!("{state:?}"),
+        }
+    }
+
+    /// What is done to an arrival, and what it says.
+    type Event = fn(&mut Arrival, &mut One) -> String;
+
+    const EVENTS: [(&str, Event); 12] = [
+        ("8 bytes", |arrival, one| format!("{:?}", arrival.handle_bytes(&[0, 0, 0, 5, 0, 0, 0, 0], one))),
+        ("2 bytes", |arrival, one| format!("{:?}", arrival.handle_bytes(&[0, 0], one))),
+        ("rubbish", |arrival, one| format!("{:?}", arrival.handle_bytes(&[9; 8], one))),
+        ("provide", |arrival, _| {
+            arrival.provide(Buf::zeroed(5));
+            String::new()
+        }),
+        ("lend 3", |arrival, _| arrival.lend(3).map_or_else(String::new, |lent| format!("{}", lent.len))),
+        ("lend none", |arrival, _| arrival.lend(0).map_or_else(String::new, |lent| format!("{}", lent.len))),
+        ("take back 3", |arrival, _| {
+            let placement = Placement { buf: Buf::zeroed(5), start: 0, len: 3, token: 0 };
+            arrival.take_back(placement).map_or_else(String::new, |whole| format!("{whole:?}"))
+        }),
+        ("take back 5", |arrival, _| {
+            let placement = Placement { buf: Buf::zeroed(5), start: 0, len: 5, token: 0 };
+            arrival.take_back(placement).map_or_else(String::new, |whole| format!("{whole:?}"))
+        }),
+        ("pass over", |arrival, _| {
+            arrival.pass_over();
+            String::new()
+        }),
+        ("take unused", |arrival, _| format!("{}", arrival.take_unused())),
+        ("finish", |arrival, _| format!("{:?}", arrival.finish())),
+        ("abandon", |arrival, _| format!("{:?}", arrival.abandon())),
+    ];
+
+    #[test]
+    fn table_of_all_transitions() {
+        // How each state is reached.
+        let reach: [&[usize]; 8] =
+            [&[], &[1], &[0], &[0, 3], &[0, 3, 4], &[0, 3, 4, 7], &[0, 8, 0], &[0, 8, 0, 9, 0]];
+        let mut table = String::new();
+        for path in reach {
+            for (name, event) in EVENTS {
+                let (mut arrival, mut one) = (Arrival::new(64), One::default());
+                for step in path {
+                    EVENTS[*step].1(&mut arrival, &mut one);
+                }
+                let before = state_of(&arrival);
+                let said = event(&mut arrival, &mut one);
+                let after = state_of(&arrival);
+                if before != after || !said.is_empty() {
+                    let said = if said.is_empty() { said } else { format!(", {said}") };
+                    writeln!(table, "{before} --{name}--> {after}{said}").unwrap();
+                }
+            }
+        }
+        assert_eq!(table, include_str!("arrival.table"), "{table}");
     }
 
     #[test]

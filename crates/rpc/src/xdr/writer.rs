@@ -105,7 +105,7 @@ impl Writer {
         self.pad(length);
     }
 
-    /// An operation whose payload the requester has named memory for has failed, and has none: that memory stays unused (RFC 8267 §4.2). Writes no bytes.
+    /// An operation whose payload the requester has named memory for has failed, and has none: that memory stays unused (RFC 8267). Writes no bytes.
     pub fn no_payload(&mut self) {
         self.stream.add(Payload { after: self.stream.bytes.len(), data: BufList::new() });
     }
