@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use filesystem::{DirectoryChange, FileType, Name, NewObject, Operation, Outcome, Removal};
+use filesystem::{DirectoryChange, FileErrorKind, FileType, Name, NewObject, Operation, Outcome, Removal};
 
 use super::context::{Env, FileRef, Flow, Input};
 use super::exports::Place;
@@ -18,8 +18,10 @@ use crate::v4::{Bitmap, Status};
 #[derive(Debug)]
 pub(crate) enum NameStage {
     LookingUp {
-        export: usize,
+        file: FileRef,
     },
+    /// What LOOKUP's directory is, as it is none.
+    JudgingDirectory,
     /// LOOKUPP asks first what the object is.
     JudgingParent {
         file: FileRef,
@@ -61,8 +63,9 @@ pub(crate) fn lookup(env: &mut Env<'_>, bytes: &[u8]) -> Result<Flow, Status> {
             Ok(Flow::Done)
         }
         Place::File { export, handle } => {
+            let file = env.file(Status::NOTDIR)?;
             let operation = Operation::Lookup { directory: handle, name };
-            env.ask(export, operation, Stage::Name(NameStage::LookingUp { export }))
+            env.ask(export, operation, Stage::Name(NameStage::LookingUp { file }))
         }
     }
 }
@@ -189,9 +192,21 @@ fn tell_security(env: &mut Env<'_>) {
 
 /// The file system has answered.
 pub(crate) fn resume(env: &mut Env<'_>, stage: NameStage, input: Input) -> Result<Flow, Status> {
+    if let (NameStage::LookingUp { file }, Input::File(Err(FileErrorKind::NotDirectory))) = (&stage, &input) {
+        // A symbolic link has a status of its own (RFC 8881 §15.1.2.9).
+        let operation = Operation::GetAttributes { object: file.key.handle.into() };
+        return env.ask(file.export, operation, Stage::Name(NameStage::JudgingDirectory));
+    }
     match (stage, input.outcome()?) {
-        (NameStage::LookingUp { export } | NameStage::LookingUpParent { export }, Outcome::Found(object)) => {
+        (
+            NameStage::LookingUp { file: FileRef { export, .. } } | NameStage::LookingUpParent { export },
+            Outcome::Found(object),
+        ) => {
             env.set_current(Place::File { export, handle: object.handle });
+        }
+        (NameStage::JudgingDirectory, Outcome::Attributes(attributes)) => {
+            let link = attributes.file_type == FileType::SymbolicLink;
+            return Err(if link { Status::SYMLINK } else { Status::NOTDIR });
         }
         (NameStage::JudgingParent { file }, Outcome::Attributes(attributes)) => {
             match attributes.file_type {
