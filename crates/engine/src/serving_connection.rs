@@ -27,6 +27,11 @@ pub(crate) trait ServingConnection: Carried {
 
     /// True when it tells its host what has changed behind the portal.
     fn reports_changes(&self) -> bool;
+
+    /// True while something of it is under way elsewhere than in a queue: it stays until that has ended.
+    fn is_busy(&self) -> bool {
+        false
+    }
 }
 
 /// Has a connection's own methods called, or those of a part of it, and says what carries it.

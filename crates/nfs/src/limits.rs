@@ -75,6 +75,8 @@ pub const PARKED: usize = 4096;
 pub const LOANS: usize = 4096;
 /// Bytes of arguments of COMPOUNDs that a connection works on, payloads included; beyond that it takes no call. As many as eight of the largest requests.
 pub const ARGUMENTS: usize = 8 << 20;
+/// Bytes that a connection may hold beyond its share of the pool while calls are under way; beyond that it takes no further call. Some headers and replies.
+pub const OVERDRAFT: usize = 64 << 10;
 /// Bytes of cached replies that a connection keeps; beyond that a SEQUENCE that wants its reply cached is answered NFS4ERR_DELAY.
 pub const CONNECTION_REPLIES: usize = 1 << 20;
 /// Slots that a connection holds before it gives those back that it does not use: of sixteen full sessions.

@@ -277,7 +277,7 @@ impl<R: Role> Driver<R> {
 
     /// No request of its is under way.
     fn has_nothing_under_way(&self) -> bool {
-        self.context.outstanding == 0
+        self.context.outstanding == 0 && !self.connection.is_busy()
     }
 
     fn act(&mut self) {

@@ -19,6 +19,9 @@ use crate::limits::{USE_INTERVAL, WITHDRAWAL};
 /// The slot that asks for the last request: no driver's.
 pub(crate) const LAST: Slot = Slot(0x7fff_ffff);
 
+/// Who asks to close what NFS clients have open no more: core 0, which hears nothing of it.
+pub(crate) const RELEASE: Slot = Slot(0x7fff_fffe);
+
 /// No request carries this epoch.
 const NEVER: Epoch = Epoch(u64::MAX);
 

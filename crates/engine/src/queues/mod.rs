@@ -15,7 +15,7 @@ use std::task::Waker;
 use protocol::Instant;
 use volume::{OpenError, PollList, Polled, QueueContext, Submission, Tag};
 
-pub(crate) use self::entry::LAST;
+pub(crate) use self::entry::{LAST, RELEASE};
 pub(crate) use self::entry::UseReport;
 use self::entry::{Progress, QueueEntry};
 pub(crate) use self::tag::Slot;

@@ -61,6 +61,7 @@ pub(crate) struct Running {
     operations: VecDeque<Operation>,
     fingerprint: Fingerprint,
     bytes: usize,
+    payload: usize,
     /// How many operations were sent, and how many have a result.
     sent: u32,
     results: u32,
@@ -96,6 +97,7 @@ impl Running {
         Self {
             fingerprint: compound.fingerprint(),
             bytes: compound.len(),
+            payload: compound.payload_len(),
             operations: core::mem::take(compound.operations()),
             sent: header.map_or(0, |header| header.count),
             context,
@@ -117,6 +119,11 @@ impl Running {
     /// Bytes of arguments that it keeps.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of them that are counted already, as they lie in memory of the pool.
+    pub(crate) fn payload(&self) -> usize {
+        self.payload
     }
 
     /// Goes on until it waits or is finished. `input` is what it waited for.

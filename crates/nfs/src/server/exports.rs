@@ -216,6 +216,12 @@ impl Exports {
         Ok(all)
     }
 
+    /// The same root with nothing in it.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        Self { served: Vec::new(), nodes: alloc::vec![Node::default()], since: self.since }
+    }
+
     /// The node of a path, made if it is not there.
     fn place(&mut self, path: &[Vec<u8>]) -> Result<usize, ExportError> {
         let (mut at, mut sum) = (ROOT, 0_u32);

@@ -103,6 +103,11 @@ impl HeldLoans {
         self.returned.pop_front().map(Notice::GiveBack)
     }
 
+    /// Bytes of them.
+    pub fn held(&self) -> usize {
+        self.held.len().saturating_mul(size_of::<(Loan<FileKey>, Held)>())
+    }
+
     /// How many loans there are.
     pub fn len(&self) -> usize {
         self.held.len()

@@ -5,9 +5,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::net::IpAddr;
 
-use buf::{Account, Buf, Pool};
+use buf::{Account, Buf, Outside, Pool};
 use filesystem::{Completion, Credentials, Request, Tag};
-use protocol::Instant;
+use protocol::{CloseReason, Instant, Notice as Told, NoticeKind, Notices};
 use rpc::message::{AcceptStat, AuthStat, CallHeader, Flavor, ReplyStatus, Service, dispatch};
 use rpc::xdr::{Decoder, Error, Reader, Step};
 use rpc::{Body, CallId, Channel, NoBody, ReceivedReply, UpperLayer};
@@ -17,7 +17,7 @@ use super::executor::{Connection, Running, Wait};
 use super::exports::{Exports, FileKey, FileSystemId};
 use super::held::{HeldLoans, HeldSlots};
 use super::stateful::ServerIdentity;
-use crate::limits::{ARGUMENTS, CONNECTION_SLOTS, RENEWAL, RENEWED_CLIENTS};
+use crate::limits::{ARGUMENTS, CONNECTION_SLOTS, OVERDRAFT, RENEWAL, RENEWED_CLIENTS};
 use crate::state::messages::{Answer, Call, Notice, Reply, Request as GroupRequest};
 use crate::v4::compound::Compound;
 use crate::v4::{ClientId, Principal};
@@ -25,6 +25,9 @@ use crate::v4::{ClientId, Principal};
 /// The program's number (RFC 8881 §16).
 const PROGRAM: u32 = 100_003;
 const SERVICES: &[Service<()>] = &[Service { program: PROGRAM, version: 4, procedures: 2, to: () }];
+
+/// Bytes that a COMPOUND under way counts for beside its arguments.
+const PENDING: usize = size_of::<(u64, Pending)>();
 
 /// What a connection is made with.
 #[derive(Debug, Clone)]
@@ -44,6 +47,10 @@ pub enum Input {
     File(Completion),
     /// The group says something.
     Group(Reply<FileKey>),
+    /// Something else is served from now on. Calls under way end first.
+    Exports(Arc<Exports>),
+    /// The process is about to stop.
+    Shutdown,
 }
 
 /// What goes inside.
@@ -95,6 +102,8 @@ struct Pending {
     call: CallId,
     running: Running,
     asked: Asked,
+    /// The file system that has a request of it.
+    at: Option<FileSystemId>,
 }
 
 /// The server's side of one connection.
@@ -104,13 +113,24 @@ pub struct NfsServer {
     slots: HeldSlots,
     identity: ServerIdentity,
     pending: BTreeMap<u64, Pending>,
-    last: u64,
+    /// The key that was given out last: 32 bits, as requests' tags have.
+    last: u32,
     starved: VecDeque<u64>,
     actions: VecDeque<Action>,
     /// When the group was last told of each client.
     renewed: BTreeMap<ClientId, Instant>,
     caller: Option<Arc<Credentials>>,
     argument_bytes: usize,
+    /// Those of them that lie in memory of the pool.
+    payload_bytes: usize,
+    client: IpAddr,
+    /// What is to be served once no COMPOUND is under way: each has looked into what is served now.
+    next: Option<Arc<Exports>>,
+    notices: Notices,
+    /// Somebody has heard that the client has a session.
+    told: bool,
+    /// What is counted of what it holds outside of the pool.
+    counted: Outside,
     ended: bool,
 }
 
@@ -135,6 +155,12 @@ impl NfsServer {
             renewed: BTreeMap::new(),
             caller: None,
             argument_bytes: 0,
+            payload_bytes: 0,
+            client: config.client,
+            next: None,
+            notices: Notices::default(),
+            told: false,
+            counted: Outside::default(),
             ended: false,
         }
     }
@@ -147,6 +173,47 @@ impl NfsServer {
     /// Bytes of arguments and cached replies that it keeps.
     pub fn held(&self) -> usize {
         self.argument_bytes.saturating_add(self.slots.reply_bytes())
+    }
+
+    /// True while a request of it is under way at this file system.
+    pub fn uses(&self, filesystem: FileSystemId) -> bool {
+        self.pending.values().any(|pending| pending.at == Some(filesystem))
+    }
+
+    /// What people are to be told.
+    pub fn poll_notice(&mut self) -> Option<Told> {
+        self.notices.pop()
+    }
+
+    /// Serves what is to be served from now on, once that can be done.
+    fn change_exports(&mut self) {
+        if !self.pending.is_empty() {
+            return;
+        }
+        if let Some(exports) = self.next.take() {
+            self.shared.grants = exports.grants(self.client);
+            self.shared.exports = exports;
+        }
+    }
+
+    /// Counts what the connection holds outside of the pool.
+    fn recount(&mut self, channel: &Channel<NoBody>) {
+        let tables = self.pending.len().saturating_mul(PENDING).saturating_add(self.shared.loans.held());
+        let data = self.held().saturating_sub(self.payload_bytes).saturating_add(channel.held());
+        let held = Outside { data, tables };
+        if held != self.counted {
+            self.shared.account.recount(&mut self.counted, held);
+        }
+    }
+
+    /// A key for another COMPOUND.
+    fn key(&mut self) -> u64 {
+        loop {
+            self.last = self.last.wrapping_add(1);
+            if !self.pending.contains_key(&self.last.into()) {
+                return self.last.into();
+            }
+        }
     }
 
     /// Who calls. A caller that is the same as before is not made again.
@@ -181,6 +248,7 @@ impl NfsServer {
             Connection { shared: &mut self.shared, slots: &mut self.slots, identity: &self.identity };
         let before = pending.running.client();
         let wait = pending.running.advance(&mut connection, event);
+        pending.at = None;
         if let Some(client) = pending.running.client().filter(|_| before.is_none()) {
             self.renew(now, client);
         }
@@ -190,6 +258,7 @@ impl NfsServer {
         match wait {
             Wait::File { filesystem, credentials, request } => {
                 let request = Request { tag: Tag(key), credentials, operation: request };
+                pending.at = Some(filesystem);
                 self.actions.push_back(Action::Submit(filesystem, request));
             }
             Wait::Group(call) => {
@@ -203,12 +272,13 @@ impl NfsServer {
             Wait::Memory => self.starved.push_back(key),
             Wait::Finished => {
                 self.argument_bytes = self.argument_bytes.saturating_sub(pending.running.bytes());
+                self.payload_bytes = self.payload_bytes.saturating_sub(pending.running.payload());
                 let reply = pending.running.finish(now, &mut self.slots);
                 channel.reply(pending.call, reply);
                 if self.ended {
                     self.give_back_slots();
                 }
-                return;
+                return self.change_exports();
             }
         }
         self.pending.insert(key, pending);
@@ -263,6 +333,9 @@ impl NfsServer {
                     self.give_back_slots();
                 }
                 self.slots.lend(session, slot, loan.clone());
+                if !core::mem::replace(&mut self.told, true) {
+                    self.notices.push(NoticeKind::Login, "an NFS client has a session");
+                }
             }
             (Ok(Answer::Lent(loan)), _) => self.shared.loans.lend(loan.clone()),
             (Ok(Answer::Anonymous), Asked::Anonymous(file, access)) => {
@@ -296,11 +369,13 @@ impl UpperLayer for NfsServer {
         let Arguments::Compound(compound, caller) = arguments else {
             return channel.reply(id, rpc::xdr::Writer::new().finish());
         };
-        self.last = self.last.wrapping_add(1);
+        let key = self.key();
         let running = Running::new(*compound, caller, channel.writer());
         self.argument_bytes = self.argument_bytes.saturating_add(running.bytes());
-        self.pending.insert(self.last, Pending { call: id, running, asked: Asked::Other });
-        self.advance(now, channel, self.last, None);
+        self.payload_bytes = self.payload_bytes.saturating_add(running.payload());
+        self.pending.insert(key, Pending { call: id, running, asked: Asked::Other, at: None });
+        self.advance(now, channel, key, None);
+        self.recount(channel);
     }
 
     fn undecodable(
@@ -330,7 +405,13 @@ impl UpperLayer for NfsServer {
                 self.advance(now, channel, key, Some(Event::File(completion.outcome())));
             }
             Input::Group(reply) => self.handle_reply(now, channel, reply),
+            Input::Exports(exports) => {
+                self.next = Some(exports);
+                self.change_exports();
+            }
+            Input::Shutdown => channel.close(CloseReason::ShuttingDown),
         }
+        self.recount(channel);
     }
 
     fn poll_action(&mut self) -> Option<Action> {
@@ -341,6 +422,7 @@ impl UpperLayer for NfsServer {
         for key in core::mem::take(&mut self.starved) {
             self.advance(now, channel, key, Some(Event::Memory));
         }
+        self.recount(channel);
     }
 
     fn handle_ended(&mut self, now: Instant, channel: &mut Channel<NoBody>) {
@@ -355,7 +437,9 @@ impl UpperLayer for NfsServer {
     }
 
     fn takes_calls(&self) -> bool {
-        self.argument_bytes < ARGUMENTS
+        // Where there is no room for what it holds already, its answers have to go out first.
+        let waits = !self.pending.is_empty() && self.shared.account.overdrawn() > OVERDRAFT;
+        self.argument_bytes < ARGUMENTS && self.next.is_none() && !waits
     }
 
     fn is_established(&self) -> bool {

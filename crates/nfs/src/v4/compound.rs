@@ -20,6 +20,7 @@ pub struct Compound {
     operations: VecDeque<Operation>,
     sum: Crc32c,
     bytes: usize,
+    payload: usize,
     /// The operation that is being read.
     reading: Option<OpNumber>,
 }
@@ -44,6 +45,7 @@ impl Compound {
             operations: VecDeque::new(),
             sum: Crc32c::new(),
             bytes: 0,
+            payload: 0,
             reading: None,
         }
     }
@@ -51,6 +53,7 @@ impl Compound {
     /// A piece of a WRITE's data.
     pub fn payload(&mut self, piece: Buf) {
         self.bytes = self.bytes.saturating_add(piece.len());
+        self.payload = self.payload.saturating_add(piece.len());
         if let Some(Operation::Write(write)) = self.operations.back_mut() {
             write.data.push(piece);
         }
@@ -76,6 +79,11 @@ impl Compound {
     /// Bytes of the request, without what RPC puts around it.
     pub fn len(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of it that lie in memory of the pool: data to be written.
+    pub fn payload_len(&self) -> usize {
+        self.payload
     }
 
     /// True if nothing was read.
