@@ -31,7 +31,7 @@ use ::nvme::subsystem::Subsystems;
 use ::nvme::{controller, features, host, reservation};
 use attach::nbd::wire::{Command, CommandFlags, RequestHeader};
 use buf::{Buf, BufList, Pool};
-use fuzz::targets::{iscsi, iser, iwarp, nbd, nvme, roce_endpoint, rpc, virtio};
+use fuzz::targets::{iscsi, iser, iwarp, nbd, nfs, nvme, roce_endpoint, rpc, virtio};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
 use volume::reservation::{Command as Change, Registrant, Registration, ReservationType, View};
@@ -570,6 +570,22 @@ fn write_rpc() -> std::io::Result<()> {
     write("rpc_rdma_headers", "ours-private", &[0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3])
 }
 
+/// A client of NFS, in records and behind their length, and the arguments of each of its calls.
+fn write_nfs() -> std::io::Result<()> {
+    let (mut stream, mut calls) = (vec![0], Vec::new());
+    for (number, message) in nfs::conversation().iter().enumerate() {
+        stream.extend(::rpc::record::Fragment::whole(message.len()).encode());
+        stream.extend(message);
+        calls.extend(u16::try_from(message.len()).unwrap_or_default().to_le_bytes());
+        calls.extend(message);
+        // Behind ten words of RPC.
+        write("nfs_arguments", &format!("ours-{number}"), message.get(40..).unwrap_or_default())?;
+    }
+    write("nfs_stream", "ours", &stream)?;
+    write("nfs_stream", "ours-in-sevens", &[&[7], stream.get(1..).unwrap_or_default()].concat())?;
+    write("nfs_calls", "ours", &calls)
+}
+
 fn main() -> std::io::Result<()> {
     write_conversations()?;
     write_iscsi()?;
@@ -582,6 +598,7 @@ fn main() -> std::io::Result<()> {
     write_nvme_rdma()?;
     write_virtio()?;
     write_rpc()?;
+    write_nfs()?;
     write(
         "nbd_negotiation",
         "ours",

@@ -45,6 +45,11 @@ fn every_scheme_has_its_options() {
     }
 }
 
+#[test]
+fn a_folder_has_its_options() {
+    assert_eq!(cells("### `dir:`"), crate::share::FOLDER_OPTIONS);
+}
+
 /// What an error about an argument that there is not says there is.
 fn arguments(filter: &str) -> Vec<String> {
     let url = alloc::format!("{filter},nosuch=1+null:1M");

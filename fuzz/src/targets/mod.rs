@@ -9,6 +9,7 @@ pub mod iser;
 pub mod iwarp;
 pub mod names;
 pub mod nbd;
+pub mod nfs;
 pub mod nvme;
 pub mod nvme_pdu;
 pub mod nvme_peer;
