@@ -26,14 +26,12 @@ DATA	8388608" xfs_io -c "seek -d 0" "$1" && says "Whence	Result
 HOLE	9437184" xfs_io -c "seek -h 8m" "$1"
 }
 
+# Another open of the same file is another owner of locks.
 locks() {
+    local status
     exec 8> "$1" || return
-    flock -n -x 8 || return
-    # Another open of the same file is another owner.
-    refused flock -n -x "$1" true || return
-    flock -u 8
-    flock -n -x "$1" true
-    local status=$?
+    flock -n -x 8 && refused flock -n -x "$1" true && flock -u 8 && flock -n -x "$1" true
+    status=$?
     exec 8>&-
     return $status
 }

@@ -1,5 +1,9 @@
 # Folders of the server's, as the kernel's NFS client mounts them.
 
+# What mount.nfs looks up of every distribution's.
+echo "tcp 6 TCP" > /etc/protocols
+echo "tcp tpi_cots_ord v inet tcp - -" > /etc/netconfig
+
 # mount_nfs VERSION PATH FOLDER [OPTION]: the options beside are those that a user would give.
 mount_nfs() {
     mkdir -p "$3"
