@@ -211,7 +211,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn check_not_empty(config: &Config) -> Result<()> {
     if config.volumes.is_empty() && config.shares.is_empty() {
-        bail!("there is nothing to serve: name a volume, such as disk=ram:1G, or a folder, such as files=dir:/srv/files, or give --config FILE");
+        bail!(
+            "there is nothing to serve: name a volume, such as disk=ram:1G, or a folder, such as files=dir:/srv/files, or give --config FILE"
+        );
     }
     Ok(())
 }

@@ -639,7 +639,9 @@ fn check_share(share: &ShareEntry, earlier: &[ShareEntry], volumes: &[VolumeEntr
         bail!("two shares are named {name:?}: give one of them another name");
     }
     if volumes.iter().any(|volume| volume.name == *name) {
-        bail!("a volume and a share are named {name:?}: their state would be one; give one of them another name");
+        bail!(
+            "a volume and a share are named {name:?}: their state would be one; give one of them another name"
+        );
     }
     if NFS_STATE == name {
         bail!("the share {name:?} has the name of NFS' own state; give it another");

@@ -157,7 +157,8 @@ mod tests {
         ];
         let volume = Arc::new(volume::Null::new(1 << 20, 512).unwrap());
         let disk = Opened::plain("disk", volume);
-        let text = lines(&Daemon::default(), Served { volumes: &[disk], shares: &[] }, &portals).unwrap().join("\n");
+        let text =
+            lines(&Daemon::default(), Served { volumes: &[disk], shares: &[] }, &portals).unwrap().join("\n");
         assert!(text.contains("iscsi-inq iscsi://127.0.0.1:3260/iqn.2026-11.org.linerate:disk/0"), "{text}");
         assert!(
             text.contains("linerate bench iser://127.0.0.1:3261/iqn.2026-11.org.linerate:disk/0"),

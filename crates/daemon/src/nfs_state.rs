@@ -47,12 +47,16 @@ impl NfsState {
         let (postbox, journal) = links;
         let keeper = Keeper { state, buckets, postbox, journal };
         let thread = std::thread::Builder::new().name("nfs-clients".to_owned());
-        thread.spawn(move || keeper.run(&changes)).context("no thread can keep the records of NFS clients")?;
+        thread
+            .spawn(move || keeper.run(&changes))
+            .context("no thread can keep the records of NFS clients")?;
         let start = NfsStart { boot, records, keeper: Arc::new(Changes(tell)) };
         let identity = ServerIdentity { owner: name.to_vec(), scope: name.to_vec() };
         let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let since =
-            Time { seconds: i64::try_from(elapsed.as_secs()).unwrap_or_default(), nanos: elapsed.subsec_nanos() };
+        let since = Time {
+            seconds: i64::try_from(elapsed.as_secs()).unwrap_or_default(),
+            nanos: elapsed.subsec_nanos(),
+        };
         Ok(Self { start: Arc::new(start), identity, since })
     }
 }
@@ -158,7 +162,8 @@ impl Keeper {
         while let Ok(change) = changes.recv() {
             let bucket = self.buckets.apply(&change);
             let (name, bytes) = (name(bucket), self.buckets.encode(bucket));
-            let written = if bytes.is_empty() { self.state.remove(&name) } else { self.state.write(&name, &bytes) };
+            let written =
+                if bytes.is_empty() { self.state.remove(&name) } else { self.state.write(&name, &bytes) };
             if let Err(error) = &written {
                 let text = format!("the record of an NFS client is not kept, and its call waits: {error}");
                 self.journal.record(Event::new(Kind::Io, text).at(Level::Error));

@@ -136,7 +136,8 @@ fn welcome(
     say: &dyn Fn(&str),
 ) -> Result<bool> {
     let (opened, portals) = (controller.opened(), controller.portals());
-    let told = help::lines(&config.daemon, help::Served { volumes: opened, shares: controller.shares() }, &portals)?;
+    let told =
+        help::lines(&config.daemon, help::Served { volumes: opened, shares: controller.shares() }, &portals)?;
     for line in told.into_iter().chain(controller.missing()).chain(loss::lines(opened)) {
         say(&line);
     }

@@ -77,7 +77,9 @@ impl OpenedShare {
             // By its name, so that handles outlive a restart with other shares.
             id: wire::crc32c(entry.name.as_bytes()),
             path: vec![entry.name.as_bytes().to_vec()],
-            filesystem: FileSystemId(u32::from(id.generation()) << u16::BITS | wire::saturate::<u32>(id.slot())),
+            filesystem: FileSystemId(
+                u32::from(id.generation()) << u16::BITS | wire::saturate::<u32>(id.slot()),
+            ),
             root: filesystem.root(),
             limits: filesystem.limits(),
             features: filesystem.features(),
@@ -115,8 +117,12 @@ pub(crate) fn portal(shares: &[OpenedShare], nfs: &NfsState) -> Result<NfsPortal
     let exports = Exports::new(shares.iter().map(OpenedShare::export).collect(), nfs.since);
     let exports = match exports {
         Ok(exports) => exports,
-        Err(ExportError::SameId) => bail!("the names of two shares have the same checksum: give one of them another name"),
-        Err(ExportError::Nested | ExportError::BadPath) => bail!("the names of the shares do not go together"),
+        Err(ExportError::SameId) => {
+            bail!("the names of two shares have the same checksum: give one of them another name")
+        }
+        Err(ExportError::Nested | ExportError::BadPath) => {
+            bail!("the names of the shares do not go together")
+        }
     };
     Ok(NfsPortal { exports: Arc::new(exports), identity: nfs.identity.clone() })
 }

@@ -83,7 +83,8 @@ impl States {
         let ShareEntry { name, url, .. } = entry;
         let store = self.store.as_ref().ok_or_else(|| no_place("the share", name))?;
         let place = canonical(Path::new(&url.path)).display().to_string();
-        let named = if self.named { name.clone() } else { format!("{name}-{}", digits(&format!("dir {place}"))) };
+        let named =
+            if self.named { name.clone() } else { format!("{name}-{}", digits(&format!("dir {place}"))) };
         Ok(VolumeState::new(Arc::clone(store), named))
     }
 
@@ -94,7 +95,8 @@ impl States {
         let Some(portal) = fixed else { return Ok(VolumeState::ephemeral()) };
         let store = self.store.as_ref().ok_or_else(|| no_place("the server", NFS_STATE))?;
         let listen = portal.listen.to_string();
-        let named = if self.named { NFS_STATE.to_owned() } else { format!("{NFS_STATE}-{}", digits(&listen)) };
+        let named =
+            if self.named { NFS_STATE.to_owned() } else { format!("{NFS_STATE}-{}", digits(&listen)) };
         Ok(VolumeState::new(Arc::clone(store), named))
     }
 

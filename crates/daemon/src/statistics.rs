@@ -28,7 +28,9 @@ pub(crate) fn shares(shares: &[OpenedShare]) -> Vec<String> {
         let counted = share.filesystem.statistics();
         let (name, requests, failed) = (&share.entry.name, counted.requests, counted.failed);
         let (read, written) = (counted.bytes_read, counted.bytes_written);
-        format!("share {name} counted: {requests} requests, {failed} failed; {read} bytes read, {written} bytes written")
+        format!(
+            "share {name} counted: {requests} requests, {failed} failed; {read} bytes read, {written} bytes written"
+        )
     };
     shares.iter().map(line).collect()
 }

@@ -37,8 +37,8 @@ use crate::limits::NEWCOMERS;
 use crate::message::{Answer, Inbound, Member, Message};
 use crate::nfs_service::NfsService;
 use crate::nvme_controller::{AdapterController, NvmeController, RdmaController, RoceController};
-use crate::queues::{RELEASE, SubmitError};
 use crate::queue_pairs::{self, Asked, Joining, OwnerName, RoceLink, Seed, Sockets};
+use crate::queues::{RELEASE, SubmitError};
 use crate::volume_kind::VolumeKind;
 use crate::volume_watch::{self, VolumeNews, VolumeWatch};
 

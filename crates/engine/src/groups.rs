@@ -43,8 +43,7 @@ impl NfsClients {
 
 impl Groups {
     pub(crate) fn new() -> Self {
-        let (sessions, subsystems) =
-            (iscsi::session::Sessions::new(), nvme::subsystem::Subsystems::new());
+        let (sessions, subsystems) = (iscsi::session::Sessions::new(), nvme::subsystem::Subsystems::new());
         Self { sessions, subsystems, nfs: None }
     }
 

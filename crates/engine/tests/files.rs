@@ -49,10 +49,7 @@ fn exports(memory: &Memory) -> Exports {
         root: memory.root(),
         limits: memory.limits(),
         features: memory.features(),
-        rules: vec![ClientRule::everybody(Grant {
-            squash: Squash::Nobody,
-            ..Grant::new(Writes::Allowed)
-        })],
+        rules: vec![ClientRule::everybody(Grant { squash: Squash::Nobody, ..Grant::new(Writes::Allowed) })],
     };
     Exports::new(vec![export], Time { seconds: 1, nanos: 0 }).unwrap()
 }

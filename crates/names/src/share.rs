@@ -63,7 +63,10 @@ impl Network {
         let prefix = bits.map_or(Ok(most), |bits| {
             let number = bits.text.parse::<u8>().ok().filter(|number| *number <= most);
             number.ok_or_else(|| {
-                bits.fault("so many bits an address does not have", format!("write a number from 0 to {most}"))
+                bits.fault(
+                    "so many bits an address does not have",
+                    format!("write a number from 0 to {most}"),
+                )
             })
         })?;
         Ok(Self { address, prefix })

@@ -134,8 +134,7 @@ impl Bench {
     fn release(&mut self, now: Instant) {
         while let Some((_, open)) = self.group.poll_release() {
             let credentials = Arc::new(Credentials::of(0, 0));
-            let request =
-                Request { tag: Tag(u64::MAX), credentials, operation: Operation::Close { open } };
+            let request = Request { tag: Tag(u64::MAX), credentials, operation: Operation::Close { open } };
             self.queue.submit(now, request).unwrap_or_else(|full| panic!("{full:?}"));
             self.queue.poll(now, &mut Vec::new());
         }
@@ -189,7 +188,9 @@ pub fn conversation() -> Vec<Vec<u8>> {
     // Behind the record's mark: 6 words of RPC, 3 of COMPOUND, 2 of the result.
     let client = reply.get(48..56).unwrap_or_default();
     let channel = [0, 1 << 20, 1 << 20, 4096, 16, 8, 0];
-    let create = [&words(&[43])[..], client, &words(&[1, 0]), &words(&channel), &words(&channel), &words(&[0, 1, 0])].concat();
+    let create =
+        [&words(&[43])[..], client, &words(&[1, 0]), &words(&channel), &words(&channel), &words(&[0, 1, 0])]
+            .concat();
     let create = call(2, 1, &create);
     let reply = bench.record(&create);
     let session = reply.get(48..64).unwrap_or_default();
@@ -202,7 +203,8 @@ pub fn conversation() -> Vec<Vec<u8>> {
     let owner: Vec<u32> = [&[18, 0, 3, 0][..], &client_words(client), &[1, 0x6f00_0000]].concat();
     let open = [&owner[..], &[1, 0, 1, 0, 0, 0, f1, f2]].concat();
     let write = [&[38][..], &current, &[0, 0, 2, 5, 0x0102_0304, 0x0500_0000]].concat();
-    let lock = [&[12, 2, 0, 0, 0, 0, 9, 1, 0][..], &current, &[0], &client_words(client), &[1, 0x6c00_0000]].concat();
+    let lock = [&[12, 2, 0, 0, 0, 0, 9, 1, 0][..], &current, &[0], &client_words(client), &[1, 0x6c00_0000]]
+        .concat();
     let read = [&[25][..], &current, &[0, 0, 100]].concat();
     let anonymous = [&[25][..], &stateid, &[0, 0, 100]].concat();
     let read_dir = [26, 0, 0, 0, 0, 4096, 4096, 2, 0x0010_011a, 0x0030_a23a];

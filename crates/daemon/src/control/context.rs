@@ -239,7 +239,10 @@ impl Context {
     fn retire(&mut self, id: VolumeId, is_secured: bool, forced: u32) {
         if let Some(share) = self.retiring_shares.remove(&id) {
             let name = &share.entry.name;
-            self.record(Event::new(Kind::Configuration, format!("the share {name:?} is not served any more")));
+            self.record(Event::new(
+                Kind::Configuration,
+                format!("the share {name:?} is not served any more"),
+            ));
             return self.close_share(share);
         }
         let Some(Retiring { opened, since, .. }) = self.retiring.remove(&id) else {

@@ -15,8 +15,8 @@ use std::task::Waker;
 use protocol::Instant;
 use volume::{OpenError, PollList, Polled, QueueContext, Submission, Tag};
 
-pub(crate) use self::entry::{LAST, RELEASE};
 pub(crate) use self::entry::UseReport;
+pub(crate) use self::entry::{LAST, RELEASE};
 use self::entry::{Progress, QueueEntry};
 pub(crate) use self::tag::Slot;
 use self::tag::{join, split};
