@@ -114,6 +114,7 @@ SUITES = {
     "vm": Suite((
         BUILD,
         Step("Linux 6.12", "conformance/vm/run run --kernel 6.12", 1500),
+        Step("Linux 6.12's NFS client", "conformance/vm/run nfs --kernel 6.12", 1500),
         Step("Linux 6.12's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.12", 1500),
     ), beside=(
         # It waits while its links are cut, for 14 s each time, and it may lose sessions. Each guest has a network of its own.
