@@ -13,7 +13,7 @@ use ::nfs::v4::compound::Compound;
 use ::rpc::record::Fragment;
 use ::rpc::tcp::TcpConnection;
 use ::rpc::xdr::{Decoder as _, Reader, Step};
-use ::rpc::{Body as _, Config};
+use ::rpc::Config;
 use buf::{Buf, Pool};
 use filesystem::{
     CoreId, Credentials, FileSystem, FileSystemQueue, Memory, MemoryOptions, Operation, QueueContext,
