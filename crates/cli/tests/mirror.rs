@@ -43,7 +43,7 @@ fn a_mirror_of_files_is_known_again_and_not_opened_without_the_leg_that_may_be_n
 fn a_volume_with_data_of_its_own_is_not_made_a_copy_of_another_one() {
     let folder = tempdir().unwrap();
     let (blank, used) = (folder.path().join("blank.img"), folder.path().join("used.img"));
-    std::fs::write(&used, [&[7; 4096][..], &[0; (8 << 20) - 4096]].concat()).unwrap();
+    std::fs::write(&used, [vec![7; 4096], vec![0; (8 << 20) - 4096]].concat()).unwrap();
     let url = format!("mirror=[file:{}?size=8M,file:{}]", blank.display(), used.display());
     let said = run_in_vain(&["inspect", &url]);
     assert!(said.contains("leg 1") && said.contains("overwrite=1"), "{said}");

@@ -179,7 +179,7 @@ mod tests {
         assert!(area.want_head() && !area.want_head());
         // The leg has a hundred blocks in front of the mirror's own.
         assert_eq!(area.next(40 * 4096), Some(Extent::new(0, 40)));
-        area.add(&[0; 40 * SIZE]);
+        area.add(&vec![0; 40 * SIZE]);
         assert_eq!(area.next(1 << 20), Some(Extent::new(40, 60)));
         let mut rest = vec![0; 60 * SIZE];
         rest[7] = 1;

@@ -369,6 +369,7 @@ mod tests {
         Wishes { legs, spares: 0, copies: None, slab: 1 << 30, degraded: false, overwrite: false }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "a leg that was reached, beside those that were not")]
     fn seen(found: Found) -> Option<Seen> {
         Some(Seen { found, holds_data: false, room: (10 << 20) + 4096, block_size: 512 })
     }

@@ -100,7 +100,9 @@ mod tests {
         ) {
             let uuid = [9; 16];
             let mut bits = Bits::new(REGIONS);
-            regions.iter().for_each(|region| bits.insert(*region));
+            for region in &regions {
+                bits.insert(*region);
+            }
             prop_assert_eq!(parts(REGIONS), 2);
             let mut blocks = [0, 1].map(|part| encode(&uuid, part, 4, &bits));
             prop_assert_eq!(&read(&uuid, &blocks), &bits);

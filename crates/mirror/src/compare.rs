@@ -34,7 +34,9 @@ mod tests {
 
     fn list(pieces: &[&[u8]]) -> BufList {
         let mut list = BufList::new();
-        pieces.iter().for_each(|piece| list.push(SharedBuf::from(piece.to_vec())));
+        for piece in pieces {
+            list.push(SharedBuf::from(piece.to_vec()));
+        }
         list
     }
 

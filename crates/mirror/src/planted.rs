@@ -18,6 +18,15 @@ pub(crate) enum Fault {
 }
 
 #[cfg(test)]
+pub(crate) use switch::{plant, planted};
+
+/// No: this is no test.
+#[cfg(not(test))]
+pub(crate) const fn planted(_fault: Fault) -> bool {
+    false
+}
+
+#[cfg(test)]
 mod switch {
     use std::cell::Cell;
 
@@ -34,13 +43,4 @@ mod switch {
     pub(crate) fn plant(fault: Option<Fault>) {
         PLANTED.set(fault);
     }
-}
-
-#[cfg(test)]
-pub(crate) use switch::{plant, planted};
-
-/// No: this is no test.
-#[cfg(not(test))]
-pub(crate) const fn planted(_fault: Fault) -> bool {
-    false
 }

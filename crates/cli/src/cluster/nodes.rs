@@ -159,7 +159,7 @@ impl Cluster {
 
     /// Has a node own a volume, and offer it on its own loopback. `takeover` takes it from an owner that is gone.
     pub(super) fn start_owner(&mut self, number: usize, volume: usize, takeover: bool) -> Result<()> {
-        let url = self.mirror(volume, number, takeover)?;
+        let url = self.mirror(volume, number, takeover);
         let portal = format!("{}:{}", Ipv4Addr::LOCALHOST, port(volume)?);
         let argv = [
             own_program()?,
@@ -174,14 +174,14 @@ impl Cluster {
     }
 
     /// The URL of a volume as a node has it: of all nodes' parts, read from its own where that has the block.
-    pub(super) fn mirror(&self, volume: usize, reader: usize, takeover: bool) -> Result<String> {
+    pub(super) fn mirror(&self, volume: usize, reader: usize, takeover: bool) -> String {
         let legs: Vec<String> =
             self.nodes.iter().map(|node| self.settings.transport.url(node.address, &part(volume))).collect();
         let mut url = format!("mirror=[{}]?copies={COPIES}&slab=1M&prefer={}", legs.join(","), reader + 1);
         if takeover {
             url.push_str("&takeover=1");
         }
-        Ok(url)
+        url
     }
 
     /// Where a node finds a volume that it owns.

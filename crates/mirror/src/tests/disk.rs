@@ -19,6 +19,7 @@ const BLOCK: usize = 512;
 type Blocks = BTreeMap<u64, Vec<u8>>;
 
 /// What lies on the disk, and what is wrong with it.
+#[expect(clippy::struct_excessive_bools, reason = "each is a way to fail of its own")]
 #[derive(Debug)]
 pub(super) struct Platter {
     durable: Blocks,
@@ -346,7 +347,7 @@ impl Drop for DiskQueue {
             let late = Duration::from_millis(platter.entropy.number() % 30_000);
             if let Operation::Write { extent, data, .. } = request.operation
                 && (!platter.cut || judged.is_some())
-                && platter.entropy.number() % 3 > 0
+                && !platter.entropy.number().is_multiple_of(3)
             {
                 let (by, bytes) = (self.registrant.clone(), data.into_one().to_vec());
                 platter.late.push(LateWrite { due: self.now + late, by, judged, extent, bytes });

@@ -230,12 +230,11 @@ impl World {
                             }
                         }
                     }
-                    Asked::Flush => {}
                     // Over iSCSI it may still read what is old by now.
                     Asked::TooLate { reads: false } if result.is_ok() => {
                         return Err(format!("owner {} was served although it was taken over", owner.number));
                     }
-                    Asked::TooLate { .. } => {}
+                    Asked::TooLate { .. } | Asked::Flush => {}
                 }
             }
         }
@@ -261,7 +260,9 @@ impl World {
                 let stamp = self.stamp;
                 let bytes: Vec<u8> = blocks.iter().flat_map(|block| content(*block, stamp)).collect();
                 if served {
-                    blocks.iter().for_each(|block| self.model.begin(*block, stamp, self.now));
+                    for block in &blocks {
+                        self.model.begin(*block, stamp, self.now);
+                    }
                 }
                 let data = Buf::from(bytes).freeze().into();
                 let durability = if kind == 0 { Durability::Durable } else { Durability::Cached };
@@ -282,7 +283,9 @@ impl World {
         } else if let Asked::Write { blocks, stamp } = asked
             && served
         {
-            blocks.iter().for_each(|block| self.model.ended(*block, stamp, self.now));
+            for block in &blocks {
+                self.model.ended(*block, stamp, self.now);
+            }
         }
     }
 
@@ -290,7 +293,9 @@ impl World {
     fn leave(&mut self, queue: &Queue, until: Instant) {
         for asked in queue.asked.values() {
             if let Asked::Write { blocks, stamp } = asked {
-                blocks.iter().for_each(|block| self.model.ended(*block, *stamp, until));
+                for block in blocks {
+                    self.model.ended(*block, *stamp, until);
+                }
             }
         }
     }
@@ -514,7 +519,7 @@ impl World {
         if self.setting.copies.is_some() {
             return Ok(());
         }
-        let spare = |leg: &usize| status.matches("state: ").count() > 0 && self.is_spare(&status, *leg);
+        let spare = |leg: &usize| status.matches("state: ").count() > 0 && Self::is_spare(&status, *leg);
         let legs: Vec<_> = (0..self.disks.len()).filter(|leg| !spare(leg)).collect();
         for region in 0..REGIONS {
             for block in region * REGION..region * REGION + BLOCKS {
@@ -529,7 +534,7 @@ impl World {
         Ok(())
     }
 
-    fn is_spare(&self, status: &str, leg: usize) -> bool {
+    fn is_spare(status: &str, leg: usize) -> bool {
         let own = status.split("LegStatus").nth(leg + 1).unwrap_or_default();
         own.contains("state: Spare")
     }
