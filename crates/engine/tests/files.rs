@@ -118,7 +118,8 @@ impl Bench {
     /// A client with a session over a stream on that core.
     fn client(&mut self, core: usize) -> Client {
         let stream = self.server.knock_at(core, NFS);
-        let (status, reply) = self.call(stream, &[words(&[42, 1, 2, 1, 0x6300_0000, 0, 0, 0])]);
+        let owner = if core == 0 { 0x6300_0000 } else { 0x6500_0000 };
+        let (status, reply) = self.call(stream, &[words(&[42, 1, 2, 1, owner, 0, 0, 0])]);
         assert_eq!(status, Status::OK);
         let id = reply[16..24].to_vec();
         let channel = words(&[0, 1 << 20, 1 << 20, 4096, 16, 8, 0]);

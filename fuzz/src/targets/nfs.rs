@@ -10,10 +10,10 @@ use ::nfs::server::{Action, Input, NfsServer, ServerConfig, ServerIdentity};
 use ::nfs::state::Server;
 use ::nfs::v4::Principal;
 use ::nfs::v4::compound::Compound;
+use ::rpc::Config;
 use ::rpc::record::Fragment;
 use ::rpc::tcp::TcpConnection;
 use ::rpc::xdr::{Decoder as _, Reader, Step};
-use ::rpc::Config;
 use buf::{Buf, Pool};
 use filesystem::{
     CoreId, Credentials, FileSystem, FileSystemQueue, Memory, MemoryOptions, Operation, QueueContext,
