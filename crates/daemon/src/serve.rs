@@ -116,12 +116,7 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
     let counted = statistics::lines(controller.opened()).into_iter().chain(shared);
     let packets = statistics::packets(&roce);
     let caches = statistics::caches(controller.opened());
-    for line in counted
-        .chain(caches)
-        .chain(packets)
-        .chain(controller.reloads_line())
-        .chain(told)
-        .chain(lost)
+    for line in counted.chain(caches).chain(packets).chain(controller.reloads_line()).chain(told).chain(lost)
     {
         say(&line);
     }

@@ -44,7 +44,10 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `count` bytes as they are, without padding.
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
+    ///
+    /// # Errors
+    /// [`Error::Truncated`].
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Error> {
         let split = self.rest.split_at_checked(count);
         let (head, rest) =
             split.ok_or(Error::Truncated { missing: count.saturating_sub(self.rest.len()) })?;
