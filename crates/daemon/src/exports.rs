@@ -437,7 +437,7 @@ mod tests {
         };
         let portals: Vec<OpenPortal> = (0..).zip([Protocol::Iscsi, Protocol::Nvme]).map(portal).collect();
         let accounts = Accounts::default();
-        let wanted = Wanted { config: &config, accounts: &accounts, opened: &opened };
+        let wanted = Wanted { config: &config, accounts: &accounts, opened: &opened, shares: &[], nfs: None };
         export(wanted, &portals, before, Generation(generation)).unwrap()
     }
 
@@ -477,7 +477,7 @@ mod tests {
     fn discovery_moves_with_what_it_shows() {
         let generation = |exported: &[Exported]| match &exported[1].role {
             ListenerRole::Nvme(portal) => portal.generation,
-            ListenerRole::Iscsi(_) => panic!("not NVMe"),
+            ListenerRole::Iscsi(_) | ListenerRole::Nfs(_) => panic!("not NVMe"),
         };
         let first = exported(NOW, &[], 1);
         let second = exported(NOW, &first, 2);
