@@ -351,12 +351,12 @@ impl Core {
         let mss = iwarp_link::segment_size(accepted.peer, Some(accepted.local));
         let link = |crc| IwarpLink { crc, mss };
         Ok(match (&listening.role, listening.transport) {
-            (_, Transport::Roce { .. } | Transport::Adapter) => return Err(NOT_SERVED),
+            (_, Transport::Roce { .. } | Transport::Adapter)
+            | (ListenerRole::Nfs(_), Transport::Iwarp { .. }) => return Err(NOT_SERVED),
             (ListenerRole::Nfs(portal), Transport::Tcp) => {
                 let connection = NfsService::connect(portal, accepted.peer, pool);
                 Box::new(Driver::<NfsService>::new(Rc::clone(&self.files.hub), accepted, connection))
             }
-            (ListenerRole::Nfs(_), Transport::Iwarp { .. }) => return Err(NOT_SERVED),
             (ListenerRole::Iscsi(portal), Transport::Tcp) => {
                 let connection = <IscsiTarget>::connect(portal, newcomer());
                 Box::new(Driver::<IscsiTarget>::new(hub, accepted, connection))
