@@ -38,7 +38,9 @@ pub fn arguments(bytes: &[u8]) {
             Ok(Step::Payload(length)) => {
                 let length = length.min(reader.remaining());
                 let mut piece = Buf::zeroed(length);
-                piece.copy_from_slice(reader.take(length).unwrap_or_default());
+                let (data, behind) = reader.rest().split_at(length);
+                piece.copy_from_slice(data);
+                reader = Reader::new(behind);
                 compound.payload(piece);
             }
             Ok(Step::End) | Err(_) => break,
