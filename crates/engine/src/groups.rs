@@ -9,7 +9,7 @@ use nfs::v4::ClientId;
 use protocol::{Group, GroupMessage, Instant};
 
 use crate::message::{Answer, Member};
-use crate::nfs_service::NfsStart;
+use crate::nfs_portal::NfsStart;
 
 /// All groups of the process.
 #[derive(Debug)]

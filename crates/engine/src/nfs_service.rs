@@ -1,14 +1,11 @@
-//! The driver's words for an NFS server's connection, and what a process that serves files has beside its connections.
+//! The driver's words for an NFS server's connection.
 
-use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use buf::Pool;
 use filesystem::FileErrorKind;
-use nfs::server::exports::Exports;
-use nfs::server::{Action, Input, NfsServer, ServerConfig, ServerIdentity};
-use nfs::state::stable::{StableChange, StableRecord};
+use nfs::server::{Action, Input, NfsServer, ServerConfig};
 use protocol::{Notice, Parties};
 use rpc::Config;
 use rpc::tcp::TcpConnection;
@@ -19,37 +16,11 @@ use crate::driver::{DriverContext, Role};
 use crate::file_kind::{self, FileKind};
 use crate::kind::ServedId;
 use crate::message::{Inbound, Message};
+use crate::nfs_portal::NfsPortal;
 use crate::serving_connection::ServingConnection;
 
 /// NFS over TCP, at a server.
 pub(crate) type NfsConnection = TcpConnection<NfsServer>;
-
-/// What is behind a listener for NFS.
-#[derive(Debug, Clone)]
-pub struct NfsPortal {
-    /// What is served there, and to whom.
-    pub exports: Arc<Exports>,
-    /// How the server names itself.
-    pub identity: ServerIdentity,
-}
-
-/// What the owner of NFS clients' state begins with.
-#[derive(Debug)]
-pub struct NfsStart {
-    /// Another number than at every earlier start.
-    pub boot: u32,
-    /// The clients that may reclaim.
-    pub records: Vec<StableRecord>,
-    /// Where changes of the records go.
-    pub keeper: Arc<dyn ClientRecords>,
-}
-
-/// Keeps records of NFS clients on stable storage.
-pub trait ClientRecords: Send + Sync + Debug {
-    /// Makes a change durable, in the order of the calls. It must not block; how it ended is told to core 0 by
-    /// [`Message::NfsRecord`].
-    fn change(&self, change: StableChange);
-}
 
 /// A server's side of an NFS connection.
 pub(crate) struct NfsService;

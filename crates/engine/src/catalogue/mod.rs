@@ -18,7 +18,7 @@ use volume::{Geometry, OpenError, Volume, VolumeId};
 pub(crate) use self::portals::Portals;
 use crate::kind::ServedId;
 use crate::limits::ConnectionLimits;
-use crate::nfs_service::{NfsPortal, NfsStart};
+use crate::nfs_portal::{NfsPortal, NfsStart};
 
 /// Volumes' sizes.
 type Sizes = HashMap<VolumeId, Geometry>;

@@ -236,7 +236,7 @@ impl Running {
         let last = self.operations.is_empty();
         let identity = connection.identity;
         let env = &mut Env { shared: &mut *connection.shared, context: &mut self.context };
-        start(env, operation, Surroundings { last, identity })
+        start(env, operation, CompoundContext { last, identity })
     }
 
     /// Where operations may stand (RFC 8881 §2.10.6, §15.1.10, §18.46.3).
@@ -334,13 +334,13 @@ impl Running {
 
 /// What an operation has to know of where it stands.
 #[derive(Debug, Clone, Copy)]
-struct Surroundings<'a> {
+struct CompoundContext<'a> {
     last: bool,
     identity: &'a ServerIdentity,
 }
 
 /// Begins an operation that may stand where it stands.
-fn start(env: &mut Env<'_>, operation: Operation, around: Surroundings<'_>) -> Result<Flow, Status> {
+fn start(env: &mut Env<'_>, operation: Operation, around: CompoundContext<'_>) -> Result<Flow, Status> {
     match operation {
         Operation::PutFh(handle) => {
             let place = env.shared.exports.find(&handle)?;
@@ -393,7 +393,11 @@ fn start(env: &mut Env<'_>, operation: Operation, around: Surroundings<'_>) -> R
 }
 
 /// Operations with a stateid, a client or a session.
-fn start_stateful(env: &mut Env<'_>, operation: Operation, around: Surroundings<'_>) -> Result<Flow, Status> {
+fn start_stateful(
+    env: &mut Env<'_>,
+    operation: Operation,
+    around: CompoundContext<'_>,
+) -> Result<Flow, Status> {
     match operation {
         Operation::Read(read) => data::begin(env, DataOperation::Read(read)),
         Operation::Write(write) => data::begin(env, DataOperation::Write(write)),
