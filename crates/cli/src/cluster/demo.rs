@@ -163,7 +163,7 @@ fn show(cluster: &mut Cluster, args: &Args, teller: Teller) -> Result<Report> {
     for node in 0..VICTIM {
         loads.push(Load::start(cluster, node, node, args.runtime)?);
     }
-    let doomed = Load::start_doomed(cluster, VICTIM, VICTIM, args.runtime)?;
+    let preempted = Load::start_preempted(cluster, VICTIM, VICTIM, args.runtime)?;
     teller.say(&format!(
         "Load on all four volumes for {} s: reads, writes, and blocks that are compared",
         args.runtime
@@ -188,8 +188,8 @@ fn show(cluster: &mut Cluster, args: &Args, teller: Teller) -> Result<Report> {
     cluster.connect(VICTIM)?;
     cluster.start_storage(VICTIM)?;
     let loads = finish(loads, teller)?;
-    let fenced = doomed.finish_fenced()?;
-    let refused = Load::start_doomed(cluster, VICTIM, VICTIM, AFTERWARDS)?.finish_refused()?;
+    let fenced = preempted.finish_fenced()?;
+    let refused = Load::start_preempted(cluster, VICTIM, VICTIM, AFTERWARDS)?.finish_refused()?;
     teller.line(&format!(
         "  {}'s old owner is fenced: {fenced} of its requests met a reservation conflict, and so did all {refused} later ones",
         name(VICTIM)

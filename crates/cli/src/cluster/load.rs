@@ -41,7 +41,7 @@ impl Load {
     }
 
     /// Begins a load that is to outlive the right to write: requests that fail are counted.
-    pub(super) fn start_doomed(
+    pub(super) fn start_preempted(
         cluster: &mut Cluster,
         node: usize,
         volume: usize,
