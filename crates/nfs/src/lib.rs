@@ -1,8 +1,10 @@
-//! NFS server of versions 4.1 and 4.2, sans-IO.
+//! NFS server of versions 3, 4.1 and 4.2, sans-IO.
 //!
 //! | standard | module |
 //! |---|---|
 //! | RFC 8881 §2.4, §2.10, §8, §9, §18.35 ff.: clients, sessions, stateids, opens, locks | [`state`] |
+//! | RFC 1813: version 3 | [`v3`] |
+//! | RFC 1813 appendix I: MOUNT | [`mount`] |
 //! | RFC 8881 §3, §15, §16, §18, RFC 5662, RFC 7862: types, statuses, operations | [`v4`] |
 //!
 //! State that clients share has one owner, [`state::Server`], on one core; connections borrow from it what they need for each operation
@@ -17,6 +19,8 @@ extern crate alloc;
 extern crate std;
 
 pub mod limits;
+pub mod mount;
 pub mod server;
 pub mod state;
+pub mod v3;
 pub mod v4;

@@ -86,3 +86,22 @@ pub const RENEWED_CLIENTS: usize = 64;
 /// Bytes that the result of any operation that changes something fits into: without so much room it is not begun, so that nothing is done that cannot be
 /// answered (RFC 8881 §2.10.6.4).
 pub const OP_REPLY: usize = 128;
+
+/// The longest handle of version 3, in bytes: NFS3_FHSIZE (RFC 1813 §2.4).
+pub const HANDLE_V3: usize = 64;
+/// The longest name or link target that version 3 decodes, in bytes: the standard bounds neither, and what is longer than names and targets can be is told so
+/// (NFS3ERR_NAMETOOLONG) up to here. Beyond it is no argument.
+pub const STRING_V3: usize = 8192;
+/// The longest path of MOUNT, in bytes: MNTPATHLEN (RFC 1813 appendix I §5.1.4).
+pub const MOUNT_PATH: usize = 1024;
+/// The largest answer of READDIR and READDIRPLUS, in bytes, and what FSINFO says is best (`dtpref`): as Linux' server.
+pub const LISTING: u32 = 64 << 10;
+/// Answers of calls that must not be carried out twice, kept for retransmissions, of one client address: twice the slots that Linux' client begins with, and
+/// what it may add in the time of one answer.
+pub const ADDRESS_ANSWERS: usize = 1024;
+/// The same of all addresses.
+pub const ANSWERS: usize = 16_384;
+/// Bytes of such an answer, at most: RENAME's is 236, CREATE's 292.
+pub const ANSWER: usize = 512;
+/// How long such an answer is kept: twice the time after which Linux' client sends a call again over TCP.
+pub const ANSWER_TIME: Duration = Duration::from_mins(2);

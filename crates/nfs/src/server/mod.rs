@@ -4,8 +4,10 @@
 //! |---|---|
 //! | exports, the pseudo file system, who may do what | [`exports`] |
 //! | what a connection has on loan | [`held`] |
+//! | a call, of whichever version | `task` |
 //! | a COMPOUND, operation by operation | `executor` |
 //! | operations | `names`, `attributes`, `directory`, `data`, `open`, `stateful` |
+//! | version 3, and MOUNT | `version3` |
 
 mod attributes;
 mod context;
@@ -18,7 +20,9 @@ mod names;
 mod open;
 mod stage;
 mod stateful;
+mod task;
 mod upper;
+mod version3;
 
 pub use stateful::ServerIdentity;
 pub use upper::{Action, Input, NfsServer, ServerConfig};

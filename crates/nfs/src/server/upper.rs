@@ -17,14 +17,35 @@ use super::executor::{Connection, Running, Wait};
 use super::exports::{Exports, FileKey, FileSystemId};
 use super::held::{HeldLoans, HeldSlots};
 use super::stateful::ServerIdentity;
+use super::task::Task;
+use super::version3::{Mounting, Running as Procedure};
 use crate::limits::{ARGUMENTS, CONNECTION_SLOTS, OVERDRAFT, RENEWAL, RENEWED_CLIENTS};
+use crate::mount;
 use crate::state::messages::{Answer, Call, Notice, Reply, Request as GroupRequest};
+use crate::v3;
 use crate::v4::compound::Compound;
 use crate::v4::{ClientId, Principal};
 
 /// The program's number (RFC 8881 §16).
 const PROGRAM: u32 = 100_003;
-const SERVICES: &[Service<()>] = &[Service { program: PROGRAM, version: 4, procedures: 2, to: () }];
+const SERVICES: &[Service<Program>] = &[
+    Service { program: PROGRAM, version: 4, procedures: 2, to: Program::Version4 },
+    Service { program: PROGRAM, version: 3, procedures: v3::procedure::PROCEDURES, to: Program::Version3 },
+    Service {
+        program: mount::PROGRAM,
+        version: mount::VERSION,
+        procedures: mount::PROCEDURES,
+        to: Program::Mount,
+    },
+];
+
+/// What is served at this port.
+#[derive(Debug, Clone, Copy)]
+enum Program {
+    Version4,
+    Version3,
+    Mount,
+}
 
 /// Bytes that a COMPOUND under way counts for beside its arguments.
 const PENDING: usize = size_of::<(u64, Pending)>();
@@ -69,6 +90,10 @@ pub enum Arguments {
     Null,
     /// COMPOUND, and who calls.
     Compound(Box<Compound>, Option<Arc<Credentials>>),
+    /// A procedure of version 3, and who calls.
+    Procedure(Box<v3::call::Call>, Option<Arc<Credentials>>),
+    /// A procedure of MOUNT, and who calls.
+    Mount(mount::Call, Option<Arc<Credentials>>),
 }
 
 impl Decoder for Arguments {
@@ -76,14 +101,18 @@ impl Decoder for Arguments {
         match self {
             Self::Null => Ok(Step::End),
             Self::Compound(compound, _) => compound.step(reader),
+            Self::Procedure(call, _) => call.step(reader),
+            Self::Mount(call, _) => call.step(reader),
         }
     }
 }
 
 impl Body for Arguments {
     fn payload(&mut self, piece: Buf) {
-        if let Self::Compound(compound, _) = self {
-            compound.payload(piece);
+        match self {
+            Self::Compound(compound, _) => compound.payload(piece),
+            Self::Procedure(call, _) => call.payload(piece),
+            Self::Null | Self::Mount(..) => {}
         }
     }
 }
@@ -96,11 +125,11 @@ enum Asked {
     Other,
 }
 
-/// A COMPOUND, and the call that it answers.
+/// What a call asks for, and the call.
 #[derive(Debug)]
 struct Pending {
     call: CallId,
-    running: Running,
+    running: Task,
     asked: Asked,
     /// The file system that has a request of it.
     at: Option<FileSystemId>,
@@ -129,6 +158,8 @@ pub struct NfsServer {
     notices: Notices,
     /// Somebody has heard that the client has a session.
     told: bool,
+    /// A procedure of version 3 was carried out.
+    called: bool,
     /// What is counted of what it holds outside of the pool.
     counted: Outside,
     ended: bool,
@@ -160,6 +191,7 @@ impl NfsServer {
             next: None,
             notices: Notices::default(),
             told: false,
+            called: false,
             counted: Outside::default(),
             ended: false,
         }
@@ -273,8 +305,11 @@ impl NfsServer {
             Wait::Finished => {
                 self.argument_bytes = self.argument_bytes.saturating_sub(pending.running.bytes());
                 self.payload_bytes = self.payload_bytes.saturating_sub(pending.running.payload());
-                let reply = pending.running.finish(now, &mut self.slots);
-                channel.reply(pending.call, reply);
+                let end = pending.running.finish(now, &mut self.slots);
+                if let Some(notice) = end.notice {
+                    self.group(GroupRequest::Notice(notice));
+                }
+                channel.reply(pending.call, end.reply);
                 if self.ended {
                     self.give_back_slots();
                 }
@@ -353,12 +388,19 @@ impl UpperLayer for NfsServer {
     type Results = NoBody;
 
     fn begin_call(&mut self, header: &CallHeader<'_>) -> Result<Arguments, ReplyStatus> {
-        dispatch(SERVICES, header.procedure).map_err(ReplyStatus::Accepted)?;
+        let program = dispatch(SERVICES, header.procedure).map_err(ReplyStatus::Accepted)?;
         if header.procedure.procedure == 0 {
             return Ok(Arguments::Null);
         }
         let (principal, caller) = self.caller(header)?;
-        Ok(Arguments::Compound(Box::new(Compound::new(principal)), caller))
+        Ok(match program {
+            Program::Version4 => Arguments::Compound(Box::new(Compound::new(principal)), caller),
+            Program::Version3 => {
+                let number = v3::procedure::Number(header.procedure.procedure);
+                Arguments::Procedure(Box::new(v3::call::Call::new(number, header.xid, principal)), caller)
+            }
+            Program::Mount => Arguments::Mount(mount::Call::new(header.procedure.procedure), caller),
+        })
     }
 
     fn memory(&mut self, length: usize) -> Option<Buf> {
@@ -366,11 +408,23 @@ impl UpperLayer for NfsServer {
     }
 
     fn call(&mut self, now: Instant, channel: &mut Channel<NoBody>, id: CallId, arguments: Arguments) {
-        let Arguments::Compound(compound, caller) = arguments else {
-            return channel.reply(id, rpc::xdr::Writer::new().finish());
+        let out = channel.writer();
+        let running = match arguments {
+            Arguments::Null => return channel.reply(id, out.finish()),
+            Arguments::Compound(compound, caller) => Task::Compound(Running::new(*compound, caller, out)),
+            Arguments::Mount(call, caller) => Task::Mounting(Mounting::new(call, caller, out)),
+            Arguments::Procedure(call, caller) => {
+                if !core::mem::replace(&mut self.called, true) {
+                    self.notices.push(NoticeKind::Login, "an NFS client of version 3 calls");
+                }
+                let Some(running) = Procedure::new(*call, self.client, caller, out) else {
+                    let status = ReplyStatus::Accepted(AcceptStat::GarbageArguments);
+                    return channel.refuse(id, status);
+                };
+                Task::Procedure(running)
+            }
         };
         let key = self.key();
-        let running = Running::new(*compound, caller, channel.writer());
         self.argument_bytes = self.argument_bytes.saturating_add(running.bytes());
         self.payload_bytes = self.payload_bytes.saturating_add(running.payload());
         self.pending.insert(key, Pending { call: id, running, asked: Asked::Other, at: None });
@@ -443,6 +497,6 @@ impl UpperLayer for NfsServer {
     }
 
     fn is_established(&self) -> bool {
-        !self.slots.is_empty()
+        !self.slots.is_empty() || self.called
     }
 }

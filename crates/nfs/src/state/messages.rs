@@ -4,8 +4,10 @@
 
 use alloc::vec::Vec;
 
+use buf::SharedBuf;
 use filesystem::OpenId;
 
+use super::answers::CallKey;
 use super::clients::{Exchanged, Owner, Purpose};
 use super::loans::Loan;
 use super::locks::Denied;
@@ -164,6 +166,8 @@ pub enum Call<F> {
     FreeStateid(ClientId, Stateid),
     /// TEST_STATEID.
     TestStateids(ClientId, Vec<Stateid>),
+    /// Version 3: is this call new? [`Answer::Done`], or [`Answer::Repeated`], or DELAY where it can be said only later.
+    Once(CallKey),
 }
 
 /// Something that is not answered.
@@ -177,6 +181,8 @@ pub enum Notice<F> {
     GiveBack(Loan<F>),
     /// The client was there.
     Renew(ClientId),
+    /// A call of version 3 that was new has this answer.
+    Answered(CallKey, SharedBuf),
 }
 
 /// From a connection to the group.
@@ -247,6 +253,8 @@ pub enum Answer<F> {
     Denied(Denied),
     /// TEST_STATEID.
     Tested(Vec<Status>),
+    /// The call was carried out before, with this answer.
+    Repeated(SharedBuf),
 }
 
 /// From the group to a connection.

@@ -11,6 +11,7 @@ use core::time::Duration;
 use filesystem::OpenId;
 use protocol::{Group, GroupMessage, Instant};
 
+use super::answers::{Answers, Verdict as CallVerdict};
 use super::clients::{Clients, Confirmation, Holding, Owner, Purpose};
 use super::create_slot::Verdict;
 use super::grace::{Grace, Phase};
@@ -61,6 +62,7 @@ fn refused_share<F>(call: &Call<F>) -> Status {
 pub struct Server<M, F> {
     clients: Clients,
     sessions: Sessions<M>,
+    answers: Answers<M>,
     holdings: Holdings<M, F>,
     grace: Grace,
     stable: Stable,
@@ -80,6 +82,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
         Self {
             clients: Clients::new(boot),
             sessions: Sessions::new(),
+            answers: Answers::default(),
             holdings: Holdings::new(boot),
             grace: Grace::new(now, records),
             stable: Stable::new(records),
@@ -277,6 +280,12 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
                 let tested = stateids.iter().map(|stateid| self.holdings.test(*client, *stateid));
                 Ok(Answer::Tested(tested.map(|result| result.err().unwrap_or(Status::OK)).collect()))
             }
+            Call::Once(key) => match self.answers.begin(now, from, key) {
+                CallVerdict::Execute => Ok(Answer::Done),
+                CallVerdict::Repeat(answer) => Ok(Answer::Repeated(answer)),
+                CallVerdict::Wait => Err(Hindrance::Recalling),
+                CallVerdict::Refuse => Err(Status::DELAY.into()),
+            },
         }
     }
 
@@ -523,6 +532,12 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
                     record.lease.renew(now);
                 }
             }
+            Notice::Answered(key, answer) => {
+                // Whoever has sent the call again waits for that.
+                if self.answers.finish(now, &key, answer) && !self.parked.is_empty() {
+                    self.settle(now);
+                }
+            }
         }
     }
 
@@ -575,6 +590,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Group for Server<M, F> {
         }
         self.parked.retain(|parked| parked.from != member);
         self.holdings.forget(member);
+        self.answers.leave(member);
         // A connection gives its slots back before it leaves. Of one that did not, nobody knows what was executed.
         for session in self.sessions.lost_with(member) {
             self.end_session(session);
