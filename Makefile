@@ -11,7 +11,7 @@ help: ## what there is
 setup: ## installs what every target needs (Debian packages, cargo-deny)
 	@scripts/setup.sh test
 
-run: ## shows it all in under a minute: sets up, builds, serves, writes by iSCSI, reads by NVMe/TCP, attaches, measures
+run: ## shows it all in under a minute: sets up, builds, serves, writes by iSCSI, reads by NVMe/TCP, attaches, serves a folder, measures
 	@scripts/setup.sh run
 	cargo build --release -p cli
 	@scripts/demo.py
@@ -38,7 +38,7 @@ test-conformance: ## libiscsi's suite, Wireshark's dissectors
 	@scripts/setup.sh test
 	@scripts/suites.py conformance
 
-test-interop: ## QEMU's tools, kill -9
+test-interop: ## QEMU's tools, libnfs' tools, kill -9
 	@scripts/setup.sh test
 	@scripts/suites.py interop
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The demonstration behind `make run`: one process, two protocols, clients that nobody here wrote, data verified.
+"""The demonstration behind `make run`: one process, three protocols, clients that nobody here wrote, data verified.
 
 Serves null, RAM and file volumes on free ports of loopback; lets libiscsi find them; writes a real disk image by QEMU over iSCSI; reads it
-back with Linerate's host over NVMe/TCP, and over RDMA; compares checksums; attaches a volume, so that QEMU reads it where it speaks neither protocol; and measures
-each protocol for a few seconds. Leaves nothing behind.
+back with Linerate's host over NVMe/TCP, and over RDMA; compares checksums; attaches a volume, so that QEMU reads it where it speaks neither protocol; serves a folder
+over NFS, which libnfs lists and copies from; and measures each block protocol for a few seconds. Leaves nothing behind.
 """
 import hashlib
 import json
@@ -46,6 +46,7 @@ def make_image(folder):
         out.truncate(SIZE)
     command("/sbin/mkfs.ext4", "-q", "-d", ROOT / "crates", raw)
     command("qemu-img", "convert", "-c", "-f", "raw", "-O", "qcow2", raw, image)
+    (folder / "files" / image.name).write_bytes(image.read_bytes())
     return image, checksum(raw)
 
 
@@ -103,6 +104,20 @@ def attach(server, folder):
             sys.exit(f"the adapter did not end well:\n{log.read()}")
 
 
+def files(server, folder):
+    """A folder over NFS: libnfs lists it, copies the image out of it, and a file into it."""
+    say("A folder over NFS: libnfs lists it, and copies the image out and a file in")
+    print(command("nfs-ls", server.nfs("files")), end="")
+    back, note = folder / "nfs.back", folder / "note"
+    command("nfs-cp", server.nfs("files", "image.qcow2"), back)
+    equal = checksum(back) == checksum(folder / "files" / "image.qcow2")
+    print(f"  in the folder {checksum(folder / 'files' / 'image.qcow2')[:16]}…  by NFS {checksum(back)[:16]}…  {'equal' if equal else 'DIFFERENT'}")
+    note.write_text("hello\n")
+    command("nfs-cp", note, server.nfs("files", "note"))
+    if not equal or command("nfs-cat", server.nfs("files", "note")) != "hello\n":
+        sys.exit("the folder gave back something else")
+
+
 def measure(server):
     """A figure per protocol, on the volume that costs nothing."""
     say(f"4 KiB random reads, 32 in flight, {RUNTIME} seconds each, on the null volume")
@@ -135,9 +150,14 @@ def main():
     with temporary_folder() as name:
         folder = Path(name)
         volumes = [f"null=null:{SIZE}", f"ram=ram:{SIZE}", f"file=file:{folder}/file.img?size={SIZE}"]
-        say(f"One ordinary process serves {len(volumes)} volumes over both protocols")
+        # Whoever asks is nobody there: root of a client is squashed.
+        folder.chmod(0o755)
+        (folder / "files").mkdir()
+        (folder / "files").chmod(0o777)
+        volumes.append(f"files=dir:{folder}/files")
+        say("One ordinary process serves three volumes over iSCSI and NVMe/TCP, and a folder over NFS")
         with Linerate(folder, volumes) as server:
-            print(f"  iscsi {server.portals['iscsi']}   nvme {server.portals['nvme']}")
+            print(f"  iscsi {server.portals['iscsi']}   nvme {server.portals['nvme']}   nfs {server.portals['nfs']}")
             say("libiscsi finds them")
             found = command("iscsi-ls", f"iscsi://{server.portals['iscsi']}")
             print(found, end="")
@@ -146,11 +166,13 @@ def main():
             write_and_read(server, folder)
             over_rdma(server, folder)
             attach(server, folder)
+            files(server, folder)
             measure(server)
     quick_lab()
     say("Connect to it yourself")
     print("  make serve              the same, on ports 3260 and 4420, until Ctrl-C; prints the commands for Linux, QEMU and libiscsi")
     print("  docs/howto/connect.md   Linux, Windows, ESXi, QEMU, step by step")
+    print("  docs/howto/nfs.md       folders: who may do what, and what a restart does to clients")
     print(f"\nAll well, in {time.monotonic() - started:.0f} s.")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Instructions per I/O of the product's own code, for sixteen canonical I/Os, against the recorded values.
+"""Instructions per I/O of the product's own code, for eighteen canonical I/Os, against the recorded values.
 
 `instructions.py` counts and compares: a count more than 3 % off is a failure, an improvement included, so that the record stays true.
 `instructions.py --record` writes `docs/instructions.json`. valgrind counts, so that neither the load nor the speed of the machine matters; a run
@@ -21,7 +21,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "docs" / "instructions.json"
 TOLERANCE = 0.03
 FEW, MANY = 320, 960
-CASES = [(protocol, rw, size) for protocol in ("iscsi", "nvme", "iser", "nvme+rdma") for rw in ("read", "write") for size in (4096, 131072)]
+# The program of each case, which is an example of a crate, and the words that it is given.
+PROTOCOLS = [(protocol, rw, size) for protocol in ("iscsi", "nvme", "iser", "nvme+rdma") for rw in ("read", "write") for size in (4096, 131072)]
+CASES = {f"{protocol} {rw} {size}": (("engine", "canonical"), (protocol, rw, size)) for protocol, rw, size in PROTOCOLS}
+CASES |= {f"mirror {rw} 4096": (("mirror", "three_legs"), (rw, 4096)) for rw in ("read", "write")}
 # What a profile says of places: `fl=`, `fi=` and `fe=` name the file of the lines that follow, `cfl=` and `cfi=` that of a callee; a name is written out
 # once, then only its number.
 FILE = re.compile(r"^(fl|fi|fe|cfl|cfi)=\((\d+)\)(?: (.*))?$")
@@ -34,9 +37,9 @@ CRATE = re.compile(r"(?:^|/)crates/(\w+)/src/")
 STANDARD = re.compile(r"^/rustc/|/library/(?:core|alloc|std)/|/registry/src/")
 
 
-def build():
-    """The example's path."""
-    command = ["cargo", "build", "--release", "--quiet", "-p", "engine", "--example", "canonical", "--message-format=json"]
+def build(crate, example):
+    """An example's path."""
+    command = ["cargo", "build", "--release", "--quiet", "-p", crate, "--example", example, "--message-format=json"]
     # Line tables, and nothing else, beyond the release profile: they do not change the code.
     environment = os.environ | {"CARGO_PROFILE_RELEASE_DEBUG": "line-tables-only"}
     output = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -50,11 +53,10 @@ def locks(program):
     return {int(address, 16) for address in LOCKED.findall(listing)}
 
 
-def profile(program, case, count, folder, locked):
+def profile(program, words, count, folder, locked):
     """Instructions by crate of one run, and the locked ones."""
     place = Path(folder) / "callgrind.out"
-    words = [case[0], case[1], str(case[2]), str(count)]
-    command = ["valgrind", "--tool=callgrind", "--dump-instr=yes", f"--callgrind-out-file={place}", program, *words]
+    command = ["valgrind", "--tool=callgrind", "--dump-instr=yes", f"--callgrind-out-file={place}", program, *map(str, words), str(count)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         sys.exit(f"instructions: {' '.join(command)} failed:\n{done.stdout}")
@@ -107,14 +109,14 @@ def by_crate(lines):
     return costs
 
 
-def measure(program):
+def measure(programs):
     """Instructions per I/O by case and crate."""
-    result, locked = {}, locks(program)
+    result, locked = {}, {example: locks(program) for example, program in programs.items()}
     with tempfile.TemporaryDirectory() as folder:
-        for case in CASES:
-            few, many = (profile(program, case, count, folder, locked) for count in (FEW, MANY))
+        for case, (example, words) in CASES.items():
+            few, many = (profile(programs[example], words, count, folder, locked[example]) for count in (FEW, MANY))
             per_io = {name: round((many[name] - few[name]) / (MANY - FEW)) for name in sorted(many)}
-            result[" ".join(map(str, case))] = {name: count for name, count in per_io.items() if count}
+            result[case] = {name: count for name, count in per_io.items() if count}
     return result
 
 
@@ -152,7 +154,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="write the counts instead of comparing them")
     record = parser.parse_args().record
-    result = measure(build())
+    result = measure({example: build(*example) for example, _ in CASES.values()})
     table(result)
     if record:
         RECORD.write_text(json.dumps(result, indent=2) + "\n")

@@ -81,10 +81,13 @@ SUITES = {
         Step("qemu", "conformance/qemu/run.py", 600),
         Step("qemu on epoll", "conformance/qemu/run.py --driver epoll", 600),
         Step("discovery", "conformance/discovery/run.py", 300),
+        Step("libnfs", "conformance/nfs/run.py", 300),
+        Step("libnfs on epoll", "conformance/nfs/run.py --driver epoll", 300),
         Step("library", "conformance/library/run.py", 1500),
         Step("fio", "conformance/fio/run.py", 1800),
         Step("attach", "conformance/attach/run.py", 900),
         Step("contract", "cargo build --quiet -p linerate --example contract && conformance/contract/run.py", 1800),
+        Step("files at NFS servers", "cargo build --quiet -p linerate --example contract && conformance/nfs_client/run.py", 1200),
         Step("shared memory", "conformance/attach/shared_memory.py", 900),
         Step("the howto of shared memory", "conformance/attach/howto.py", 1200),
         Step("attach as a file", "conformance/attach/fuse.py", 900),
@@ -114,6 +117,7 @@ SUITES = {
     "vm": Suite((
         BUILD,
         Step("Linux 6.12", "conformance/vm/run run --kernel 6.12", 1500),
+        Step("Linux 6.12's NFS client", "conformance/vm/run nfs --kernel 6.12", 1500),
         Step("Linux 6.12's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.12", 1500),
     ), beside=(
         # It waits while its links are cut, for 14 s each time, and it may lose sessions. Each guest has a network of its own.

@@ -90,11 +90,12 @@ def judge_report(path):
 
 
 def judge_machines(said):
-    """The page's second part: a check, a refusal, and two takeovers that read the same."""
+    """The page's second part: a check, an owner that gives its legs back, one that crashes and is taken over, and contents that are always the same."""
     lines = said.splitlines()
     demand("bytes kept" in said and "somebody else has it" in said, "the mirror was not kept for one owner", said)
-    sums = {line.split()[0] for line in lines[lines.index("somebody else has it") + 1:]}
-    demand(len(sums) == 1, "the two legs differ", said)
+    demand("a crash left its reservation" in said, "an owner that crashed was not to be taken over", said)
+    sums = [line.split()[0] for line in lines if re.match(r"[0-9a-f]{32}", line)]
+    demand(len(sums) == 3 and len(set(sums)) == 1, "the two legs differ, or were not read by each owner", said)
 
 
 def obstacle():

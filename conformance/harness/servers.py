@@ -51,7 +51,8 @@ class Linerate:
         ready.unlink(missing_ok=True)
         command = [linerate_binary(), "serve", *volumes, "--ready-file", ready, "--driver", driver, "--state", self.folder / "state"]
         if config is None:
-            command += [word for kind in ("iscsi", "nvme", "iser", "nvme-rdma") for word in (f"--{kind}", "127.0.0.1:0")]
+            kinds = ("iscsi", "nvme", "iser", "nvme-rdma", *(["nfs"] if any("=dir:" in volume for volume in volumes) else []))
+            command += [word for kind in kinds for word in (f"--{kind}", "127.0.0.1:0")]
         else:
             (self.folder / "linerate.toml").write_text(config)
             command += ["--config", self.folder / "linerate.toml"]
@@ -80,6 +81,11 @@ class Linerate:
     def nvme_rdma(self, name):
         """The volume's URL for Linerate's own host over RDMA."""
         return f"nvme+rdma://{self.portals['nvme-rdma'].strip()}/{SUBSYSTEM}:{name}/1"
+
+    def nfs(self, share, path=""):
+        """The URL for libnfs of a share, or of a file in it: version 3, without a port mapper."""
+        host, port = self.portals["nfs"].strip().rsplit(":", 1)
+        return f"nfs://{host}/{share}/{path}?version=3&nfsport={port}&mountport={port}"
 
     def __enter__(self):
         return self

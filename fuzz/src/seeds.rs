@@ -31,7 +31,7 @@ use ::nvme::subsystem::Subsystems;
 use ::nvme::{controller, features, host, reservation};
 use attach::nbd::wire::{Command, CommandFlags, RequestHeader};
 use buf::{Buf, BufList, Pool};
-use fuzz::targets::{iscsi, iser, iwarp, nbd, nvme, roce_endpoint, virtio};
+use fuzz::targets::{iscsi, iser, iwarp, nbd, nfs, nfs_client, nvme, roce_endpoint, rpc, virtio};
 use protocol::pair::Half;
 use protocol::{Connection, Instant, SeededEntropy};
 use volume::reservation::{Command as Change, Registrant, Registration, ReservationType, View};
@@ -550,6 +550,48 @@ fn write_virtio() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Messages of RPC in records, apart, and behind their length; and what RPC-over-RDMA has in front of them.
+fn write_rpc() -> std::io::Result<()> {
+    let messages = rpc::messages();
+    let (mut stream, mut records) = (vec![0], Vec::new());
+    for message in &messages {
+        stream.extend(::rpc::record::Fragment::whole(message.len()).encode());
+        stream.extend(message);
+        records.extend(u16::try_from(message.len()).unwrap_or_default().to_le_bytes());
+        records.extend(message);
+    }
+    write("rpc_stream", "ours", &stream)?;
+    write("rpc_stream", "ours-in-sevens", &[&[7], stream.get(1..).unwrap_or_default()].concat())?;
+    write("rpc_records", "ours", &records)?;
+    let words: &[u32] =
+        &[9, 1, 32, 0, 1, 60, 7, 4096, 0, 0, 0, 1, 2, 8, 5, 0, 0, 9, 6, 0, 1, 0, 1, 1, 10, 11, 0, 12];
+    let header: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+    write("rpc_rdma_headers", "ours", &header)?;
+    write("rpc_rdma_headers", "ours-private", &[0xf6, 0xab, 0x0e, 0x18, 1, 0, 3, 3])
+}
+
+/// A client of NFS, in records and behind their length, and the arguments of each of its calls.
+fn write_nfs() -> std::io::Result<()> {
+    let (mut stream, mut calls) = (vec![0], Vec::new());
+    for (number, message) in nfs::conversation().iter().enumerate() {
+        stream.extend(::rpc::record::Fragment::whole(message.len()).encode());
+        stream.extend(message);
+        calls.extend(u16::try_from(message.len()).unwrap_or_default().to_le_bytes());
+        calls.extend(message);
+        // Behind ten words of RPC.
+        write("nfs_arguments", &format!("ours-{number}"), message.get(40..).unwrap_or_default())?;
+    }
+    write("nfs_stream", "ours", &stream)?;
+    write("nfs_stream", "ours-in-sevens", &[&[7], stream.get(1..).unwrap_or_default()].concat())?;
+    write("nfs_client_stream", "ours", &[&[0], &*nfs_client::conversation()].concat())?;
+    for (name, skip) in [("early", 20), ("late", 200)] {
+        let changes: Vec<u8> = (0..40).flat_map(|at| [skip, at, 1 << (at % 8)]).collect();
+        write("nfs_client", name, &changes)?;
+    }
+    write("nfs_client", "true", &[])?;
+    write("nfs_calls", "ours", &calls)
+}
+
 fn main() -> std::io::Result<()> {
     write_conversations()?;
     write_iscsi()?;
@@ -561,6 +603,8 @@ fn main() -> std::io::Result<()> {
     write_roce()?;
     write_nvme_rdma()?;
     write_virtio()?;
+    write_rpc()?;
+    write_nfs()?;
     write(
         "nbd_negotiation",
         "ours",

@@ -15,6 +15,7 @@ from .guest import Guest, GuestTimeoutError, Loss
 from .hardship import Contend, Crash
 from .hundred import Hundred
 from .network import Network, require_root
+from .nfs import Nfs
 from .peers import SERVING, Peers
 from .process import Child, HarnessError
 from .rdma import Rdma
@@ -35,9 +36,10 @@ RDMA_SCRIPTS = ("iwarp", "roce")
 RDMA_MORE = ("iwarp_strict",)
 """Scripts that run only by name."""
 VERBS_SCRIPTS = ("verbs_siw", "verbs_rxe")
+NFS_SCRIPTS = ("nfs", "nfs_restart")
 HARDSHIPS = {"crash": Crash, "contend": Contend, "hundred": Hundred}
 """Commands with one script of the same name each."""
-SCRIPTS_OF = {"run": SCRIPTS, "selftest": SELFTEST_SCRIPTS, "peers": (*PEERS_SCRIPTS, *PEERS_MORE), "rdma": (*RDMA_SCRIPTS, *RDMA_MORE), "verbs": VERBS_SCRIPTS}
+SCRIPTS_OF = {"run": SCRIPTS, "selftest": SELFTEST_SCRIPTS, "peers": (*PEERS_SCRIPTS, *PEERS_MORE), "rdma": (*RDMA_SCRIPTS, *RDMA_MORE), "verbs": VERBS_SCRIPTS, "nfs": NFS_SCRIPTS}
 """Commands whose scripts can be chosen."""
 LINKS = {"contend": 2}
 """Links of the guest's, where one is not enough."""
@@ -108,6 +110,7 @@ def arguments() -> argparse.Namespace:
         "peers": "boot one guest with LIO and nvmet, over TCP or RDMA, run the volume contract's suite and `linerate copy` against them, print the results",
         "rdma": "boot one guest whose initiators come over RDMA, with its software adapters, and cut its link",
         "verbs": "boot one guest with Linerate in it, on the guest's RDMA adapters by libibverbs, against the kernel's initiators and targets and itself",
+        "nfs": "the guest's own NFS client against folders of `linerate serve`, which is killed and started again under it",
         "crash": "file systems over dm-log-writes on a server that is killed; every settled state of the log is checked",
         "contend": "two initiators take a disk from each other while links are cut and the server is killed; their history is judged",
         "hundred": "a hundred connections over RDMA come and go, over a network that is slow, loses, repeats and reorders; the server is to be as before",
@@ -123,7 +126,7 @@ def arguments() -> argparse.Namespace:
         command.add_argument("--refresh", action="store_true", help="look for newer packages")
         if name in SCRIPTS_OF:
             command.add_argument("--script", action="append", choices=SCRIPTS_OF[name], help="only this script; may be repeated")
-        if name in ("run", "peers", "rdma", "verbs", "shell", *HARDSHIPS):
+        if name in ("run", "peers", "rdma", "verbs", "nfs", "shell", *HARDSHIPS):
             command.add_argument("--server", type=Path, default=built_binary(), help="the linerate binary (default: %(default)s)")
     return parser.parse_args()
 
@@ -136,7 +139,7 @@ def built_binary() -> Path:
 def scripts(options: argparse.Namespace) -> tuple[str, ...]:
     """The guest scripts to run, in order."""
     own = {name: (name,) for name in HARDSHIPS}
-    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS, "rdma": RDMA_SCRIPTS, "verbs": VERBS_SCRIPTS, **own}.get(options.command, SCRIPTS)
+    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS, "rdma": RDMA_SCRIPTS, "verbs": VERBS_SCRIPTS, "nfs": NFS_SCRIPTS, **own}.get(options.command, SCRIPTS)
     if options.kernel == WITHOUT_UBLK:
         default = tuple(script for script in default if script != "ublk")
     return tuple(getattr(options, "script", None) or default)
@@ -155,7 +158,7 @@ def server(options: argparse.Namespace, network: Network, folder: Path) -> Serve
         return Tgt(network, folder)
     if options.command == "peers":
         return Peers(network, folder, options.server)
-    return {**HARDSHIPS, "rdma": Rdma, "verbs": Verbs}.get(options.command, Linerate)(network, folder, options.server)
+    return {**HARDSHIPS, "rdma": Rdma, "verbs": Verbs, "nfs": Nfs}.get(options.command, Linerate)(network, folder, options.server)
 
 
 def judge(guest: Guest, serving: Server, *, last: bool) -> int | None:

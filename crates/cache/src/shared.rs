@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use volume::{
-    CacheMode, CacheState, Features, Geometry, LeaveMode, Limits, Listeners, Volume, VolumeErrorKind,
+    CacheMode, Features, Geometry, LeaveControl, LeaveMode, Limits, Listeners, Volume, VolumeErrorKind,
 };
 
 use crate::limits::{DEPTH, MAX_TRANSFER};
@@ -66,19 +66,17 @@ impl Shared {
         }
     }
 
-    /// Asks the two volumes to be left, as far as they are caches themselves.
+    fn below(&self) -> impl Iterator<Item = &dyn LeaveControl> {
+        [self.fast.leave_control(), self.capacity.leave_control()].into_iter().flatten()
+    }
+
+    /// Asks the two volumes to be left, as far as that needs anything.
     pub(crate) fn leave_below(&self, how: LeaveMode) {
-        for cache in [self.fast.cache(), self.capacity.cache()].into_iter().flatten() {
-            cache.leave(how);
-        }
+        self.below().for_each(|control| control.leave(how));
     }
 
     /// True once they have been, or cannot be.
     pub(crate) fn is_left_below(&self) -> bool {
-        let caches = [self.fast.cache(), self.capacity.cache()].into_iter().flatten();
-        caches.map(|cache| cache.status().state).all(|state| match state {
-            CacheState::Working | CacheState::Detaching => false,
-            CacheState::Detached | CacheState::Off | CacheState::Lost => true,
-        })
+        self.below().all(LeaveControl::has_left)
     }
 }

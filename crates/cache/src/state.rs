@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use protocol::Instant;
-use volume::{CacheMode, CacheState, CacheStatus, Extent, VolumeErrorKind};
+use volume::{Allocation, CacheMode, CacheState, CacheStatus, Extent, VolumeErrorKind};
 
 use crate::admission::Touched;
 use crate::commit::{Commits, Need};
@@ -705,32 +705,32 @@ impl State {
         Ok(pieces.list)
     }
 
-    /// The run of blocks at the beginning of an extent that are all dirty, or all not, and whether they are.
-    pub(crate) fn dirty_run(&self, extent: Extent) -> (u64, bool) {
+    /// The run of blocks at the beginning of an extent that are all dirty, and so mapped, or all not.
+    pub(crate) fn dirty_run(&self, extent: Extent) -> Allocation {
         let pages = u64::from(self.layout.pages());
         let end = extent.start.saturating_add(extent.blocks);
+        let run = |until: u64, mapped| Allocation {
+            extent: Extent::new(extent.start, until.min(end).saturating_sub(extent.start)),
+            mapped,
+        };
         let mut at = extent.start;
         for (line, id) in self.directory.dirty_from(extent.start / pages) {
             for (first, count) in self.directory.slot(id).dirty.runs() {
-                let run = line * pages + u64::from(first)..line * pages + u64::from(first + count);
-                if run.end <= at {
+                let dirty = line * pages + u64::from(first)..line * pages + u64::from(first + count);
+                if dirty.end <= at {
                     continue;
                 }
-                if run.start > at {
+                if dirty.start > at {
                     // A dirty run has ended, or what is not dirty ends here.
-                    return if at > extent.start {
-                        (at - extent.start, true)
-                    } else {
-                        (run.start.min(end) - at, false)
-                    };
+                    return if at > extent.start { run(at, true) } else { run(dirty.start, false) };
                 }
-                at = run.end;
+                at = dirty.end;
                 if at >= end {
-                    return (extent.blocks, true);
+                    return run(end, true);
                 }
             }
         }
-        if at > extent.start { (at - extent.start, true) } else { (extent.blocks, false) }
+        if at > extent.start { run(at, true) } else { run(end, false) }
     }
 
     /// How the cache is.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use volume::{
-    CacheControl, CacheStatus, Changes, Features, Geometry, Identity, LeaveMode, Limits, LossRecord,
-    OpenError, PathState, QueueContext, Volume, VolumeQueue,
+    CacheControl, CacheState, CacheStatus, Changes, Features, Geometry, Identity, LeaveControl, LeaveMode,
+    Limits, LossRecord, OpenError, PathState, QueueContext, Volume, VolumeQueue,
 };
 
 use crate::queue::CacheQueue;
@@ -22,7 +22,9 @@ impl CacheControl for Cache {
     fn status(&self) -> CacheStatus {
         self.shared.state.lock().status()
     }
+}
 
+impl LeaveControl for Cache {
     fn leave(&self, how: LeaveMode) {
         let mut state = self.shared.state.lock();
         if !state.is_working() {
@@ -45,6 +47,13 @@ impl CacheControl for Cache {
                 self.shared.leave_below(how);
             }
             Detach::Done => {}
+        }
+    }
+
+    fn has_left(&self) -> bool {
+        match self.status().state {
+            CacheState::Working | CacheState::Detaching => false,
+            CacheState::Detached | CacheState::Off | CacheState::Lost => self.shared.is_left_below(),
         }
     }
 }
@@ -107,6 +116,10 @@ impl Volume for Cache {
     }
 
     fn cache(&self) -> Option<&dyn CacheControl> {
+        Some(self)
+    }
+
+    fn leave_control(&self) -> Option<&dyn LeaveControl> {
         Some(self)
     }
 

@@ -284,6 +284,31 @@ fn what_is_dirty_is_written_back_while_nobody_asks() {
 }
 
 #[test]
+fn dirty_pages_do_not_cut_up_what_the_capacity_volume_has() {
+    let (fast, capacity) = (Disk::new(8 << 20), Disk::new(16 << 20));
+    let queue = capacity.open_queue(&context()).unwrap();
+    let mut below = Driven { cache: Arc::clone(&capacity) as _, queue, now: Instant::ZERO };
+    for place in 0..64 {
+        below.write(place * 128, 128, 1).unwrap();
+    }
+    let mut one = open(&fast, &capacity, "mode=back&dirty=100").unwrap();
+    for page in 0..20 {
+        one.write(page * 256, 8, 2).unwrap();
+    }
+    one.write(20_000, 8, 2).unwrap();
+    let mut run_at =
+        |start| match one.run(Operation::QueryAllocation { extent: Extent::new(start, 32_768 - start) }) {
+            Ok(Outcome::Allocation(run)) => (run.extent.start..run.extent.end().unwrap(), run.mapped),
+            other => panic!("{other:?}"),
+        };
+    assert_eq!(run_at(0), (0..8, true), "dirty, which is known without the capacity volume");
+    assert_eq!(run_at(8), (8..8192, true), "past nineteen dirty pages");
+    assert_eq!(run_at(8192), (8192..20_000, false), "as far as the next dirty page");
+    assert_eq!(run_at(20_000), (20_000..20_008, true));
+    assert_eq!(run_at(20_008), (20_008..32_768, false));
+}
+
+#[test]
 fn a_fast_volume_that_dies_with_dirty_data_says_what_is_lost_and_brings_it_back() {
     let (fast, capacity) = (Disk::new(2 << 20), Disk::new(16 << 20));
     let mut one = open(&fast, &capacity, "mode=back&idle=1000s").unwrap();

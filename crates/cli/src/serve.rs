@@ -1,4 +1,4 @@
-//! `linerate serve`: volumes over iSCSI, NVMe/TCP and RDMA, until it is told to stop.
+//! `linerate serve`: volumes over iSCSI, NVMe/TCP and RDMA, folders over NFS, until it is told to stop.
 
 use std::path::PathBuf;
 
@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Parser};
 use daemon::{
     Config, ConfigSource, Filter, Format, Log, Output, PortalEntry, PortalKind, Protocol, ServeOptions,
-    Transport, VolumeEntry,
+    ShareEntry, Transport, VolumeEntry,
 };
-use names::{Portal, Span, VolumeUrl};
+use names::{FolderUrl, Portal, Span, VolumeUrl};
 
 use crate::output;
 
@@ -22,7 +22,7 @@ const SIGNALS: &str = "SIGTERM and Ctrl-C stop the server in good order. SIGHUP 
 #[command(after_help = SIGNALS, group = ArgGroup::new("roce").args(["iser_roce", "nvme_roce"]).multiple(true))]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Args {
-    /// Volumes to serve, such as disk=ram:1G or scratch=file:scratch.img?size=2G
+    /// Volumes to serve, such as disk=ram:1G or scratch=file:scratch.img?size=2G, and folders, such as files=dir:/srv/files
     #[arg(value_name = "NAME=URL")]
     volumes: Vec<String>,
     /// Listen for iSCSI here; port 0 takes a free one
@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Listen for NVMe/TCP here; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     nvme: Option<Portal>,
+    /// Listen for NFS 4.1 and 4.2 here; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    nfs: Option<Portal>,
     /// Listen for iSER, iSCSI over RDMA, here, on software iWARP; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     iser: Option<Portal>,
@@ -98,15 +101,17 @@ pub(crate) struct Args {
 
 impl Args {
     /// The file's configuration, with what the command line says over it.
-    fn configuration(&self, volumes: Vec<VolumeEntry>) -> Result<Config> {
+    fn configuration(&self, named: Named) -> Result<Config> {
         let mut config = match &self.config {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
-        config.volumes.extend(volumes);
+        config.volumes.extend(named.volumes);
+        config.shares.extend(named.shares);
         for (protocol, transport, listen) in [
             (Protocol::Iscsi, Transport::Tcp, &self.iscsi),
             (Protocol::Nvme, Transport::Tcp, &self.nvme),
+            (Protocol::Nfs, Transport::Tcp, &self.nfs),
             (Protocol::Iscsi, Transport::Iwarp, &self.iser),
             (Protocol::Nvme, Transport::Iwarp, &self.nvme_rdma),
             (Protocol::Iscsi, Transport::Roce, &self.iser_roce),
@@ -138,17 +143,27 @@ impl Args {
         Ok(config)
     }
 
-    /// The volumes that it names, and what is wrong with the others.
-    fn named_volumes(&self) -> (Vec<VolumeEntry>, Vec<anyhow::Error>) {
-        let (mut volumes, mut errors) = (Vec::new(), Vec::new());
+    /// What it names, and what is wrong with the others.
+    fn named(&self) -> (Named, Vec<anyhow::Error>) {
+        let (mut named, mut errors) = (Named::default(), Vec::new());
         for text in &self.volumes {
-            match named_volume(text) {
-                Ok(volume) => volumes.push(volume),
-                Err(error) => errors.push(error),
-            }
+            let is_share = text.split_once('=').is_some_and(|(_, url)| url.starts_with("dir:"));
+            let outcome = if is_share {
+                named_share(text).map(|share| named.shares.push(share))
+            } else {
+                named_volume(text).map(|volume| named.volumes.push(volume))
+            };
+            errors.extend(outcome.err());
         }
-        (volumes, errors)
+        (named, errors)
     }
+}
+
+/// What the command line names.
+#[derive(Default)]
+struct Named {
+    volumes: Vec<VolumeEntry>,
+    shares: Vec<ShareEntry>,
 }
 
 /// What SIGHUP has read again: the file, under the same command line.
@@ -160,11 +175,11 @@ struct Source<'a> {
 
 impl ConfigSource for Source<'_> {
     fn load(&self) -> Result<Config> {
-        let (volumes, errors) = self.args.named_volumes();
+        let (named, errors) = self.args.named();
         if let Some(error) = errors.into_iter().next() {
             return Err(error);
         }
-        let mut config = self.args.configuration(volumes)?;
+        let mut config = self.args.configuration(named)?;
         check_not_empty(&config)?;
         config.daemon.log = Some(self.filter.clone().or(config.daemon.log.take()).unwrap_or_default());
         Ok(config)
@@ -195,16 +210,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn check_not_empty(config: &Config) -> Result<()> {
-    if config.volumes.is_empty() {
-        bail!("there is nothing to serve: name a volume, such as disk=ram:1G, or give --config FILE");
+    if config.volumes.is_empty() && config.shares.is_empty() {
+        bail!(
+            "there is nothing to serve: name a volume, such as disk=ram:1G, or a folder, such as files=dir:/srv/files, or give --config FILE"
+        );
     }
     Ok(())
 }
 
 /// Tells what is wrong with the configuration, beside what of it could not even be read, and what is doubtful.
 fn check(args: &Args, wrong_filter: Option<anyhow::Error>) -> Result<()> {
-    let (volumes, errors) = args.named_volumes();
-    let config = args.configuration(volumes)?;
+    let (named, errors) = args.named();
+    let config = args.configuration(named)?;
     if errors.is_empty() {
         check_not_empty(&config)?;
     }
@@ -231,6 +248,15 @@ fn check(args: &Args, wrong_filter: Option<anyhow::Error>) -> Result<()> {
 fn replace_portal(config: &mut Config, entry: PortalEntry) {
     config.portals.retain(|portal| portal.kind() != entry.kind());
     config.portals.push(entry);
+}
+
+fn named_share(text: &str) -> Result<ShareEntry> {
+    let Some((name, url)) = text.split_once('=') else {
+        bail!("{text:?} has no name: write NAME=URL, such as files=dir:/srv/files");
+    };
+    daemon::check_name(name)?;
+    let url: FolderUrl = url.parse()?;
+    Ok(ShareEntry::plain(name.to_owned(), url))
 }
 
 pub(crate) fn named_volume(text: &str) -> Result<VolumeEntry> {

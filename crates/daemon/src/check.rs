@@ -9,7 +9,7 @@ use host::Storage;
 use linerate::Tried;
 use reactor::Look;
 
-use crate::config::{Config, VolumeEntry};
+use crate::config::{Config, ShareEntry, VolumeEntry};
 use crate::findings::Findings;
 use crate::prepare::prepare;
 use crate::state::States;
@@ -19,6 +19,15 @@ use crate::state::States;
 pub fn check(config: &Config) -> Findings {
     let (_, mut findings) = prepare(config);
     try_volumes(config, &mut findings);
+    for ShareEntry { name, url, .. } in &config.shares {
+        let found = std::fs::metadata(&url.path).map(|known| known.is_dir());
+        let problem = match found {
+            Ok(true) => continue,
+            Ok(false) => "it is no folder".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        findings.problems.push(format!("the share {name:?} cannot be opened: {url}: {problem}"));
+    }
     findings
 }
 

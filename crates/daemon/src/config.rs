@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use names::{ByteSize, Iqn, Nqn, Portal, ROCE_PORT, Span, Uuid, VolumeUrl, redact};
+use names::{ByteSize, FolderUrl, Iqn, Network, Nqn, Portal, ROCE_PORT, Span, Uuid, VolumeUrl, redact};
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
@@ -35,6 +35,9 @@ pub struct Config {
     /// What it serves.
     #[serde(default, rename = "volume")]
     pub volumes: Vec<VolumeEntry>,
+    /// What folders it serves.
+    #[serde(default, rename = "share")]
+    pub shares: Vec<ShareEntry>,
     /// To whom.
     #[serde(default)]
     pub access: Vec<AccessEntry>,
@@ -142,6 +145,8 @@ pub enum Protocol {
     Iscsi,
     /// NVMe over Fabrics.
     Nvme,
+    /// NFS 4.1 and 4.2.
+    Nfs,
 }
 
 /// What carries the protocol of a portal.
@@ -180,6 +185,10 @@ impl PortalKind {
             (Protocol::Nvme, Transport::Iwarp) => "nvme-rdma",
             (Protocol::Nvme, Transport::Roce) => "nvme-roce",
             (Protocol::Nvme, Transport::Rdma) => "nvme-adapter",
+            (Protocol::Nfs, Transport::Tcp) => "nfs",
+            (Protocol::Nfs, Transport::Iwarp) => "nfs-rdma",
+            (Protocol::Nfs, Transport::Roce) => "nfs-roce",
+            (Protocol::Nfs, Transport::Rdma) => "nfs-adapter",
         }
     }
 }
@@ -279,6 +288,48 @@ impl VolumeEntry {
     /// Its namespace identifier: these begin at one where LUNs begin at zero.
     pub fn nsid(&self) -> u32 {
         u32::from(self.lun) + 1
+    }
+}
+
+/// Whose requests are carried out in the anonymous user's name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Squash {
+    /// Nobody's.
+    None,
+    /// Those of user 0; group 0 becomes the anonymous one.
+    #[default]
+    Root,
+    /// Everybody's.
+    All,
+}
+
+/// A folder that is served, and its name.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareEntry {
+    /// What clients mount: `/NAME`.
+    pub name: String,
+    /// Where it is.
+    #[serde(deserialize_with = "text")]
+    pub url: FolderUrl,
+    /// The networks of the clients that may use it; everybody who can reach a portal when left out.
+    #[serde(default, deserialize_with = "list")]
+    pub clients: Vec<Network>,
+    /// `none`, `root` or `all`.
+    #[serde(default)]
+    pub squash: Squash,
+    /// The anonymous user.
+    pub anonymous_uid: Option<u32>,
+    /// The anonymous group.
+    pub anonymous_gid: Option<u32>,
+}
+
+impl ShareEntry {
+    /// A share without anything else.
+    pub fn plain(name: String, url: FolderUrl) -> Self {
+        let (clients, squash) = (Vec::new(), Squash::default());
+        Self { name, url, clients, squash, anonymous_uid: None, anonymous_gid: None }
     }
 }
 
@@ -413,18 +464,21 @@ impl Config {
         let portals = self.portals.iter().enumerate().flat_map(|(index, portal)| {
             let earlier = self.portals.get(..index).unwrap_or_default();
             let roce = check_roce(portal).and_then(|()| check_service(portal, earlier));
-            [check_address(portal), check_referrals(portal), check_transport(portal), roce]
+            [check_address(portal), check_referrals(portal), check_transport(portal), check_nfs(portal), roce]
         });
         let volumes = self.volumes.iter().enumerate();
         let volumes = volumes.flat_map(|(index, volume)| {
             let earlier = self.volumes.get(..index).unwrap_or_default();
             [check_volume(volume), check_place(volume, earlier), self.check_identity(volume, earlier)]
         });
+        let shares = self.shares.iter().enumerate().map(|(index, share)| {
+            check_share(share, self.shares.get(..index).unwrap_or_default(), &self.volumes)
+        });
         let discovery = self.discovery.chap.as_ref().map_or(Ok(()), ChapEntry::check).context("[discovery]");
         let access = self.access.iter().zip(1..).flat_map(|(entry, number)| entry.problems(self, number));
         let told = |outcome: Result<()>| outcome.err().map(|error| format!("{error:#}"));
         let mut problems: Vec<String> =
-            numbers.into_iter().chain(portals).chain(volumes).filter_map(told).collect();
+            numbers.into_iter().chain(portals).chain(volumes).chain(shares).filter_map(told).collect();
         problems.extend(access);
         problems.extend(told(discovery));
         problems
@@ -557,8 +611,52 @@ fn check_service(portal: &PortalEntry, earlier: &[PortalEntry]) -> Result<()> {
     Ok(())
 }
 
+/// Refuses what a portal for NFS has not.
+fn check_nfs(portal: &PortalEntry) -> Result<()> {
+    let listen = &portal.listen;
+    if portal.protocol != Protocol::Nfs {
+        return Ok(());
+    }
+    if portal.transport != Transport::Tcp {
+        bail!("transport at {listen}: NFS is served over TCP alone; leave it out");
+    }
+    if portal.digests == Digests::Required {
+        bail!("digests at {listen}: NFS has none; leave it out");
+    }
+    if portal.advertise.is_some() {
+        bail!("advertise at {listen}: NFS has no discovery; leave it out");
+    }
+    Ok(())
+}
+
+fn check_share(share: &ShareEntry, earlier: &[ShareEntry], volumes: &[VolumeEntry]) -> Result<()> {
+    let name = &share.name;
+    check_name(name)?;
+    if matches!(name.as_str(), "." | "..") {
+        bail!("the share {name:?} cannot be mounted under that name; choose another");
+    }
+    if earlier.iter().any(|other| other.name == *name) {
+        bail!("two shares are named {name:?}: give one of them another name");
+    }
+    if volumes.iter().any(|volume| volume.name == *name) {
+        bail!(
+            "a volume and a share are named {name:?}: their state would be one; give one of them another name"
+        );
+    }
+    if NFS_STATE == name {
+        bail!("the share {name:?} has the name of NFS' own state; give it another");
+    }
+    Ok(())
+}
+
+/// What the state of NFS clients is called among that of volumes and shares.
+pub(crate) const NFS_STATE: &str = "nfs-server";
+
 fn check_volume(volume: &VolumeEntry) -> Result<()> {
     check_name(&volume.name)?;
+    if volume.name == NFS_STATE {
+        bail!("the volume {NFS_STATE:?} has the name of NFS' own state; give it another");
+    }
     check_name(volume.target())?;
     if volume.lun > LAST_LUN {
         bail!("the volume {:?} has LUN {}: write a number up to {LAST_LUN}", volume.name, volume.lun);

@@ -16,6 +16,8 @@ use crate::access;
 use crate::accounts::Accounts;
 use crate::config::{self, Config, Digests, PortalEntry, Protocol, VolumeEntry};
 use crate::kept::Kept;
+use crate::nfs_state::NfsState;
+use crate::shares::{self, OpenedShare, ShareDescription};
 
 /// How the volumes describe themselves.
 const VENDOR: &str = "LINERATE";
@@ -82,6 +84,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) config: &'a Config,
     pub(crate) accounts: &'a Accounts,
     pub(crate) opened: &'a [Opened],
+    pub(crate) shares: &'a [OpenedShare],
+    /// There where any portal speaks NFS.
+    pub(crate) nfs: Option<&'a NfsState>,
 }
 
 /// A portal that listens, or is about to.
@@ -122,6 +127,7 @@ struct Description {
     digests: Digests,
     discovery: Option<Chap>,
     targets: Vec<TargetDescription>,
+    shares: Vec<ShareDescription>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,16 +159,22 @@ impl Description {
         let targets = targets.collect();
         let referrals = entry.referrals.iter().filter_map(names::Portal::address).collect();
         let digests = entry.digests;
+        let shares = Vec::new();
         match entry.protocol {
+            Protocol::Nfs => {
+                let shares = wanted.shares.iter().map(OpenedShare::describe).collect();
+                let (advertised, targets) = (Vec::new(), Vec::new());
+                Self { advertised, referrals, digests, discovery: None, targets, shares }
+            }
             // Initiators are told the address that they came to.
             Protocol::Iscsi => {
                 let discovery = wanted.accounts.discovery().cloned();
                 let advertised = advertised.into_iter().collect();
-                Self { advertised, referrals, digests, discovery, targets }
+                Self { advertised, referrals, digests, discovery, targets, shares }
             }
             Protocol::Nvme => {
                 let advertised = vec![advertised.unwrap_or(*address)];
-                Self { advertised, referrals, digests, discovery: None, targets }
+                Self { advertised, referrals, digests, discovery: None, targets, shares }
             }
         }
     }
@@ -174,7 +186,8 @@ impl TargetDescription {
         let units = group.members.iter().map(|entry| UnitPlace { lun: entry.lun, volume: entry.id });
         let access = match protocol {
             Protocol::Iscsi => TargetAccess::Initiators(access::initiators(config, wanted.accounts, target)),
-            Protocol::Nvme => TargetAccess::Hosts(access::hosts(config, target)),
+            // No target is behind a portal for NFS.
+            Protocol::Nvme | Protocol::Nfs => TargetAccess::Hosts(access::hosts(config, target)),
         };
         Self { name: target.to_owned(), units: units.collect(), access }
     }
@@ -238,6 +251,10 @@ pub(crate) fn export(
             Protocol::Nvme => {
                 ListenerRole::Nvme(Arc::new(nvme_portal(wanted, &description, old, generation)?))
             }
+            Protocol::Nfs => {
+                let Some(nfs) = wanted.nfs else { bail!("NFS has no state to begin with") };
+                ListenerRole::Nfs(Arc::new(shares::portal(wanted.shares, nfs)?))
+            }
         };
         Ok(Exported { id: portal.id, transport: transport(portal), description, role })
     };
@@ -258,7 +275,7 @@ fn transport(portal: &OpenPortal) -> Transport {
 
 /// What the engine is to serve.
 pub(crate) fn catalogue(
-    opened: &[Opened],
+    wanted: Wanted<'_>,
     exported: &[Exported],
     generation: Generation,
     limits: ConnectionLimits,
@@ -275,7 +292,9 @@ pub(crate) fn catalogue(
     };
     Catalogue {
         generation,
-        volumes: opened.iter().map(served).collect(),
+        volumes: wanted.opened.iter().map(served).collect(),
+        files: wanted.shares.iter().map(OpenedShare::served).collect(),
+        nfs: wanted.nfs.map(|nfs| Arc::clone(&nfs.start)),
         listeners: exported.iter().map(listening).collect(),
         limits,
     }
@@ -418,7 +437,7 @@ mod tests {
         };
         let portals: Vec<OpenPortal> = (0..).zip([Protocol::Iscsi, Protocol::Nvme]).map(portal).collect();
         let accounts = Accounts::default();
-        let wanted = Wanted { config: &config, accounts: &accounts, opened: &opened };
+        let wanted = Wanted { config: &config, accounts: &accounts, opened: &opened, shares: &[], nfs: None };
         export(wanted, &portals, before, Generation(generation)).unwrap()
     }
 
@@ -458,7 +477,7 @@ mod tests {
     fn discovery_moves_with_what_it_shows() {
         let generation = |exported: &[Exported]| match &exported[1].role {
             ListenerRole::Nvme(portal) => portal.generation,
-            ListenerRole::Iscsi(_) => panic!("not NVMe"),
+            ListenerRole::Iscsi(_) | ListenerRole::Nfs(_) => panic!("not NVMe"),
         };
         let first = exported(NOW, &[], 1);
         let second = exported(NOW, &first, 2);

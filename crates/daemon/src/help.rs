@@ -7,6 +7,7 @@ use names::ROCE_PORT;
 
 use crate::config::{Daemon, PortalKind, Protocol, Transport};
 use crate::exports::Opened;
+use crate::shares::OpenedShare;
 
 /// Where a portal is.
 #[derive(Debug, Clone, Copy)]
@@ -17,8 +18,16 @@ pub(crate) struct PortalPlace {
     pub(crate) udp: Option<SocketAddr>,
 }
 
-/// Lines that tell how to reach each volume at each portal.
-pub(crate) fn lines(daemon: &Daemon, volumes: &[Opened], portals: &[PortalPlace]) -> Result<Vec<String>> {
+/// What is served.
+#[derive(Clone, Copy)]
+pub(crate) struct Served<'a> {
+    pub(crate) volumes: &'a [Opened],
+    pub(crate) shares: &'a [OpenedShare],
+}
+
+/// Lines that tell how to reach what is served at each portal.
+pub(crate) fn lines(daemon: &Daemon, served: Served<'_>, portals: &[PortalPlace]) -> Result<Vec<String>> {
+    let Served { volumes, shares } = served;
     let mut lines = Vec::new();
     for place in portals {
         let PortalPlace { kind, address: portal, .. } = place;
@@ -29,6 +38,7 @@ pub(crate) fn lines(daemon: &Daemon, volumes: &[Opened], portals: &[PortalPlace]
             (Protocol::Nvme, Transport::Rdma) => format!("NVMe/RDMA on an RDMA adapter at {portal}"),
             (Protocol::Nvme, Transport::Tcp) => format!("NVMe/TCP at {portal}"),
             (Protocol::Nvme, Transport::Iwarp) => format!("NVMe/RDMA over iWARP at {portal}"),
+            (Protocol::Nfs, _) => format!("NFS at {portal}"),
             (protocol, Transport::Roce) => {
                 let name = if protocol == Protocol::Nvme { "NVMe/RDMA" } else { "iSER" };
                 format!(
@@ -37,8 +47,15 @@ pub(crate) fn lines(daemon: &Daemon, volumes: &[Opened], portals: &[PortalPlace]
                 )
             }
         });
+        if kind.protocol == Protocol::Nfs {
+            for share in shares {
+                nfs(&mut lines, &share.entry.name, *portal);
+            }
+            continue;
+        }
         for volume in volumes {
             match kind.protocol {
+                Protocol::Nfs => {}
                 Protocol::Iscsi => {
                     let target = daemon.iqn(&volume.target)?;
                     let unit = Unit { target: target.as_str(), lun: volume.lun };
@@ -53,6 +70,16 @@ pub(crate) fn lines(daemon: &Daemon, volumes: &[Opened], portals: &[PortalPlace]
         }
     }
     Ok(lines)
+}
+
+fn nfs(lines: &mut Vec<String>, share: &str, portal: SocketAddr) {
+    let (address, port) = (portal.ip(), portal.port());
+    let host = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
+    lines.push(format!("  /{share}"));
+    lines.push(format!("    Linux:    mount -t nfs -o vers=4.2,port={port} {host}:/{share} /mnt"));
+    lines.push(format!(
+        "    libnfs:   nfs-ls 'nfs://{host}/{share}/?version=3&nfsport={port}&mountport={port}'"
+    ));
 }
 
 /// A volume as its clients find it.
@@ -135,7 +162,8 @@ mod tests {
         ];
         let volume = Arc::new(volume::Null::new(1 << 20, 512).unwrap());
         let disk = Opened::plain("disk", volume);
-        let text = lines(&Daemon::default(), &[disk], &portals).unwrap().join("\n");
+        let text =
+            lines(&Daemon::default(), Served { volumes: &[disk], shares: &[] }, &portals).unwrap().join("\n");
         assert!(text.contains("iscsi-inq iscsi://127.0.0.1:3260/iqn.2026-11.org.linerate:disk/0"), "{text}");
         assert!(
             text.contains("linerate bench iser://127.0.0.1:3261/iqn.2026-11.org.linerate:disk/0"),

@@ -20,6 +20,7 @@ mod identity;
 mod kept;
 mod log;
 mod loss;
+mod nfs_state;
 mod openings;
 mod prepare;
 mod randomness;
@@ -29,6 +30,7 @@ mod safety;
 mod secrets;
 mod serve;
 mod serving_core;
+mod shares;
 mod signals;
 mod state;
 mod statistics;
@@ -36,7 +38,7 @@ mod statistics;
 pub use check::check;
 pub use config::{
     AccessEntry, ChapEntry, Config, Daemon, Digests, Discovery, Limits, PortalEntry, PortalKind, Protocol,
-    Transport, VolumeEntry, check_name,
+    ShareEntry, Squash, Transport, VolumeEntry, check_name,
 };
 pub use findings::Findings;
 pub use identity::{IQN_PREFIX, Identity, NQN_PREFIX};

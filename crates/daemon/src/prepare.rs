@@ -5,7 +5,7 @@ use reactor::{Congestion, Driver};
 
 use crate::access;
 use crate::accounts::Accounts;
-use crate::config::Config;
+use crate::config::{Config, Protocol};
 use crate::findings::Findings;
 use crate::safety::{self, Guard};
 
@@ -20,9 +20,21 @@ pub(crate) fn prepare(config: &Config) -> (Accounts, Findings) {
     }
     let accounts = Accounts::read(config, &mut findings);
     findings.require(reactor_config(config).map(|_| ()));
-    for address in config.portals.iter().filter_map(|portal| portal.listen.address()) {
-        let guard = Guard { restricted: access::restricted(config), allow_any: config.daemon.allow_any };
+    for portal in &config.portals {
+        let Some(address) = portal.listen.address() else { continue };
+        let restricted = match portal.protocol {
+            Protocol::Iscsi | Protocol::Nvme => access::restricted(config),
+            Protocol::Nfs => config.shares.iter().all(|share| !share.clients.is_empty()),
+        };
+        let guard = Guard { protocol: portal.protocol, restricted, allow_any: config.daemon.allow_any };
         findings.require(safety::check_bind(address, guard));
+    }
+    let speaks_nfs = config.portals.iter().any(|portal| portal.protocol == Protocol::Nfs);
+    if !config.shares.is_empty() && !config.portals.is_empty() && !speaks_nfs {
+        findings.warnings.push(
+            "nobody can reach the shares: no portal speaks NFS; add one with protocol = \"nfs\", or say --nfs 127.0.0.1:2049"
+                .to_owned(),
+        );
     }
     (accounts, findings)
 }

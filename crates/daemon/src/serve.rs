@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use engine::{ControlObserver, EngineConfig, Message, RoceCounters};
 use host::{Event, Journal, Kind, Level};
 use ibverbs::SystemAdapters;
-use names::{ISCSI_PORT, NVME_PORT, Portal};
+use names::{ISCSI_PORT, NFS_PORT, NVME_PORT, Portal};
 use reactor::Cluster;
 
 use crate::config::{Config, PortalEntry, Protocol};
@@ -112,16 +112,11 @@ pub fn serve(config: &Config, options: ServeOptions<'_>, say: &dyn Fn(&str), log
     }
     let told = if config.daemon.turns { statistics::turns(&turns) } else { Vec::new() };
     let lost = loss::lines(controller.opened());
-    let counted = statistics::lines(controller.opened());
+    let shared = statistics::shares(controller.shares());
+    let counted = statistics::lines(controller.opened()).into_iter().chain(shared);
     let packets = statistics::packets(&roce);
     let caches = statistics::caches(controller.opened());
-    for line in counted
-        .into_iter()
-        .chain(caches)
-        .chain(packets)
-        .chain(controller.reloads_line())
-        .chain(told)
-        .chain(lost)
+    for line in counted.chain(caches).chain(packets).chain(controller.reloads_line()).chain(told).chain(lost)
     {
         say(&line);
     }
@@ -136,7 +131,8 @@ fn welcome(
     say: &dyn Fn(&str),
 ) -> Result<bool> {
     let (opened, portals) = (controller.opened(), controller.portals());
-    let told = help::lines(&config.daemon, opened, &portals)?;
+    let told =
+        help::lines(&config.daemon, help::Served { volumes: opened, shares: controller.shares() }, &portals)?;
     for line in told.into_iter().chain(controller.missing()).chain(loss::lines(opened)) {
         say(&line);
     }
@@ -168,12 +164,19 @@ fn control(controller: &mut Controller, options: ServeOptions<'_>, say: &dyn Fn(
     }
 }
 
-/// The portals of the command line's simplest form: both protocols on loopback, when none is named.
+/// The portals of the command line's simplest form: on loopback, the protocols of what is served, when none is named.
 fn with_usual_portals(mut config: Config) -> Config {
     let loopback = |port| Portal::from(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     if config.portals.is_empty() {
-        let usual = [(Protocol::Iscsi, ISCSI_PORT), (Protocol::Nvme, NVME_PORT)];
-        config.portals = usual.map(|(protocol, port)| PortalEntry::at(protocol, loopback(port))).to_vec();
+        let mut usual = Vec::new();
+        if !config.volumes.is_empty() || config.shares.is_empty() {
+            usual.extend([(Protocol::Iscsi, ISCSI_PORT), (Protocol::Nvme, NVME_PORT)]);
+        }
+        if !config.shares.is_empty() {
+            usual.push((Protocol::Nfs, NFS_PORT));
+        }
+        let at = |(protocol, port)| PortalEntry::at(protocol, loopback(port));
+        config.portals = usual.into_iter().map(at).collect();
     }
     config
 }

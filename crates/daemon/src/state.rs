@@ -16,7 +16,7 @@ use protocol::Entropy;
 use reactor::SystemFolder;
 use sha2::{Digest as _, Sha256};
 
-use crate::config::{Config, VolumeEntry};
+use crate::config::{Config, NFS_STATE, PortalEntry, Protocol, ShareEntry, VolumeEntry};
 use crate::identity::{Identity, uuid_of};
 use crate::kept::{Kept, seen};
 
@@ -72,15 +72,32 @@ impl States {
         if is_ephemeral(source) {
             return Ok(Before { state: VolumeState::ephemeral(), seen: Vec::new() });
         }
-        let store = self.store.as_ref().ok_or_else(|| {
-            anyhow!(
-                "there is no place for the state of the volume {:?}, as HOME is not set: name a folder with --state DIR",
-                entry.name
-            )
-        })?;
+        let store = self.store.as_ref().ok_or_else(|| no_place("the volume", &entry.name))?;
         let name =
             if self.named { entry.name.clone() } else { format!("{}-{}", entry.name, telling(source)) };
         Ok(Before { state: VolumeState::new(Arc::clone(store), name), seen: seen(source) })
+    }
+
+    /// Where a share keeps the key of its handles.
+    pub(crate) fn of_share(&self, entry: &ShareEntry) -> Result<VolumeState> {
+        let ShareEntry { name, url, .. } = entry;
+        let store = self.store.as_ref().ok_or_else(|| no_place("the share", name))?;
+        let place = canonical(Path::new(&url.path)).display().to_string();
+        let named =
+            if self.named { name.clone() } else { format!("{name}-{}", digits(&format!("dir {place}"))) };
+        Ok(VolumeState::new(Arc::clone(store), named))
+    }
+
+    /// Where the records of NFS clients are kept. In the usual place they go by where clients come to; a server that takes any free port is found by no client again.
+    pub(crate) fn of_nfs(&self, portals: &[PortalEntry]) -> Result<VolumeState> {
+        let mut listens = portals.iter().filter(|portal| portal.protocol == Protocol::Nfs);
+        let fixed = listens.find(|portal| portal.listen.port != 0);
+        let Some(portal) = fixed else { return Ok(VolumeState::ephemeral()) };
+        let store = self.store.as_ref().ok_or_else(|| no_place("the server", NFS_STATE))?;
+        let listen = portal.listen.to_string();
+        let named =
+            if self.named { NFS_STATE.to_owned() } else { format!("{NFS_STATE}-{}", digits(&listen)) };
+        Ok(VolumeState::new(Arc::clone(store), named))
     }
 
     /// What is kept of a volume that was opened. It is this process's from now on.
@@ -91,6 +108,12 @@ impl States {
         let identity = Identity::new(uuid, entry.serial.as_deref());
         Ok(Kept { identity, state, source: entry.url.source.clone(), seen, mark: [0; 16] })
     }
+}
+
+fn no_place(what: &str, name: &str) -> anyhow::Error {
+    anyhow!(
+        "there is no place for the state of {what} {name:?}, as HOME is not set: name a folder with --state DIR"
+    )
 }
 
 fn folder(path: &Path) -> Arc<dyn StateStore> {
@@ -124,6 +147,7 @@ pub(crate) fn place(source: &Source) -> String {
         Source::Device(device) => device.path.clone(),
         Source::Iscsi(url) => format!("{}/{}/{}", url.portal, url.target, url.lun),
         Source::Nvme(url) => format!("{}/{}/{}", url.portal, url.subsystem, url.nsid),
+        Source::Nfs(url) => format!("{}{}", url.portal, url.path()),
         _ => String::new(),
     };
     format!("{} {place}", source.scheme())
@@ -131,7 +155,12 @@ pub(crate) fn place(source: &Source) -> String {
 
 /// Some digits that depend on what a volume lies on, whatever the options are.
 fn telling(source: &Source) -> String {
-    let digest = Sha256::new().chain_update(place(source)).finalize();
+    digits(&place(source))
+}
+
+/// Some digits that depend on a place.
+fn digits(place: &str) -> String {
+    let digest = Sha256::new().chain_update(place).finalize();
     let number = digest.first_chunk().copied().map_or(0, u64::from_be_bytes);
     format!("{number:016x}")
 }

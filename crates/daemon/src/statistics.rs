@@ -8,6 +8,7 @@ use reactor::Turns;
 use volume::filter::{OperationSet, StatsSnapshot};
 
 use crate::exports::Opened;
+use crate::shares::OpenedShare;
 
 /// A line for each volume that counts.
 pub(crate) fn lines(volumes: &[Opened]) -> Vec<String> {
@@ -19,6 +20,19 @@ pub(crate) fn lines(volumes: &[Opened]) -> Vec<String> {
 pub(crate) fn caches(volumes: &[Opened]) -> Vec<String> {
     let caches = volumes.iter().filter_map(|entry| Some((&entry.name, entry.volume.cache()?.status())));
     caches.map(|(name, status)| format!("cache {name} {status}")).collect()
+}
+
+/// A line for each share.
+pub(crate) fn shares(shares: &[OpenedShare]) -> Vec<String> {
+    let line = |share: &OpenedShare| {
+        let counted = share.filesystem.statistics();
+        let (name, requests, failed) = (&share.entry.name, counted.requests, counted.failed);
+        let (read, written) = (counted.bytes_read, counted.bytes_written);
+        format!(
+            "share {name} counted: {requests} requests, {failed} failed; {read} bytes read, {written} bytes written"
+        )
+    };
+    shares.iter().map(line).collect()
 }
 
 /// A line for each event loop: its longest turn since it serves, and how many were above a millisecond.

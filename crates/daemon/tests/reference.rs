@@ -14,11 +14,12 @@ const PAGE: &str = include_str!("../../../docs/reference/configuration.md");
 const NO_KEY: &str = "no_such_key = 1\n";
 
 /// What every table is called in the page, its key in the one above it, and a file whose last table it is.
-const TABLES: [(&str, &str, &str); 7] = [
+const TABLES: [(&str, &str, &str); 8] = [
     ("[daemon]", "daemon", "[daemon]\n"),
     ("[limits]", "limits", "[limits]\n"),
     ("[[portal]]", "portal", "[[portal]]\n"),
     ("[[volume]]", "volume", "[[volume]]\n"),
+    ("[[share]]", "share", "[[share]]\n"),
     ("[[access]]", "access", "[[access]]\n"),
     ("[discovery]", "discovery", "[discovery]\n"),
     ("access.chap", "", "[[access]]\n[access.chap]\n"),

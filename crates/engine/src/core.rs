@@ -1,21 +1,26 @@
 //! What runs on each core of a serving process.
 //!
-//! Every core owns its queues and connections: for each kind of what is served a [`KindCore`], of which there is one today, for volumes. Core 0 also
+//! Every core owns its queues and connections: for each kind of what is served, volumes and files, a [`KindCore`]. Core 0 also
 //! owns what all share: groups and reservations.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use buf::{Account, Pool};
+use filesystem::{Credentials, Operation, Request};
 use host::{
     Accepted, AdapterError, AdapterPair, DatagramEndpoint, Dialer, Endpoint, EndpointId, Event, Kind, Level,
     OpenSocket, Refusal, Service, World,
 };
 use iscsi::datamover::iser::target_needs;
+use nfs::server::exports::FileKey;
+use nfs::state::holdings::Release;
 use protocol::Instant;
 use roce::endpoint::Incoming;
-use volume::{CoreId, QueueContext, VolumeId};
+use verbs::QueueLimits;
+use volume::{CoreId, Epoch, QueueContext, Submission, VolumeId};
 
 use crate::adapters::{AdapterOwner, AskedPair, NewOwner, Ports, Side};
 use crate::catalogue::coordinator::{self, Coordinator};
@@ -23,15 +28,18 @@ use crate::catalogue::{Catalogue, Generation, ListenerRole, Listening, Portals, 
 use crate::config::EngineConfig;
 use crate::driver::Driver;
 use crate::fence::{Outcome, Owner};
+use crate::file_kind::{self, FileKind};
 use crate::groups::Groups;
 use crate::iscsi_target::{AdapterTarget, IscsiTarget, IserTarget, Newcomer, RoceTarget};
 use crate::iwarp_link::{self, IwarpLink};
 use crate::kind_core::KindCore;
 use crate::leaving_volumes::LeavingVolumes;
 use crate::limits::NEWCOMERS;
-use crate::message::{Inbound, Member, Message};
+use crate::message::{Answer, Inbound, Member, Message};
+use crate::nfs_service::NfsService;
 use crate::nvme_controller::{AdapterController, NvmeController, RdmaController, RoceController};
 use crate::queue_pairs::{self, Asked, Joining, OwnerName, RoceLink, Seed, Sockets};
+use crate::queues::{RELEASE, SubmitError};
 use crate::volume_kind::VolumeKind;
 use crate::volume_watch::{self, VolumeNews, VolumeWatch};
 
@@ -41,9 +49,42 @@ struct Shared {
     owner: Owner,
     watch: VolumeWatch,
     coordinator: Coordinator,
+    /// What is to be closed at file systems.
+    releases: Releases,
     /// Cores that have neither connections nor queues any more.
     closed: u16,
     leaving: LeavingVolumes,
+}
+
+/// Files that NFS clients have open no more, on their way to the file systems.
+#[derive(Debug, Default)]
+struct Releases {
+    waiting: VecDeque<Submission<Request>>,
+    /// The last request's own tag.
+    last: u32,
+}
+
+impl Releases {
+    fn push(&mut self, Release { file, open }: Release<FileKey>) {
+        self.last = self.last.wrapping_add(1);
+        let request = Request {
+            tag: filesystem::Tag(self.last.into()),
+            // What was opened is closed by whoever says so.
+            credentials: Arc::new(Credentials::of(0, 0)),
+            operation: Operation::Close { open },
+        };
+        let volume = file_kind::served(file.filesystem);
+        self.waiting.push_back(Submission { volume, epoch: Epoch::default(), request });
+    }
+
+    /// Closes as many as the queue takes; of a file system that has gone nothing is open.
+    fn submit(&mut self, now: Instant, files: &KindCore<FileKind>) {
+        while let Some(submission) = self.waiting.pop_front() {
+            if let Err(SubmitError::Full(submission)) = files.hub.submit(now, RELEASE, submission) {
+                return self.waiting.push_front(submission);
+            }
+        }
+    }
 }
 
 /// How far a core is on its way from serving to its end.
@@ -72,6 +113,8 @@ pub struct Core {
     config: Arc<EngineConfig>,
     /// What it does for volumes.
     volumes: KindCore<VolumeKind>,
+    /// What it does for file systems.
+    files: KindCore<FileKind>,
     /// Where queue pairs come to.
     sockets: Sockets,
     /// Where those of adapters come to.
@@ -107,7 +150,8 @@ impl Core {
         let pool = Pool::new(config.pool_limit);
         let World { core, dialer, postbox, waker, .. } = world;
         let context = QueueContext::new(CoreId(core), waker.clone(), pool);
-        let volumes = KindCore::new(&config, context, Arc::clone(&postbox), &catalogue.volumes)?;
+        let volumes = KindCore::new(&config, context.clone(), Arc::clone(&postbox), &catalogue.volumes)?;
+        let files = KindCore::new(&config, context, Arc::clone(&postbox), &catalogue.files)?;
         let portals = Portals::of(&catalogue);
         // What changed before this core began was told to others.
         catalogue.refresh();
@@ -115,20 +159,19 @@ impl Core {
             let mut watch = VolumeWatch::new(waker);
             watch.add(&catalogue.volumes);
             let coordinator = Coordinator::new(postbox.cores(), &catalogue);
-            Shared {
-                groups: Groups::new(),
-                owner: Owner::default(),
-                watch,
-                coordinator,
-                closed: 0,
-                leaving: LeavingVolumes::default(),
-            }
+            let mut groups = Groups::new();
+            catalogue.nfs.iter().for_each(|start| groups.serve_nfs(start));
+            let (owner, releases) = (Owner::default(), Releases::default());
+            let mut leaving = LeavingVolumes::default();
+            leaving.attend(&catalogue.volumes, volumes.context());
+            Shared { groups, owner, watch, coordinator, releases, closed: 0, leaving }
         });
         let (announced, prepared, stage) = (None, None, Stage::Serving);
         let (sockets, ports) = (Sockets::default(), Ports::default());
         let mut core = Self {
             config,
             volumes,
+            files,
             sockets,
             ports,
             dialer,
@@ -145,16 +188,21 @@ impl Core {
 
     /// True once it is stopping and has no connection left.
     pub fn is_closing(&self) -> bool {
-        self.stage != Stage::Serving && self.volumes.hub.members() == 0
+        self.stage != Stage::Serving && self.members() == 0
+    }
+
+    /// How many connections it has.
+    fn members(&self) -> usize {
+        self.volumes.hub.members() + self.files.hub.members()
     }
 
     /// Ends the queues once nobody is left who could ask for anything, and the core after them. Core 0 has what queues of other cores may need, so all
     /// end together.
     fn close(&mut self, now: Instant) {
-        if self.stage != Stage::Stopping || self.volumes.hub.members() > 0 {
+        if self.stage != Stage::Stopping || self.members() > 0 {
             return;
         }
-        let is_empty = self.volumes.retire(now);
+        let is_empty = [self.volumes.retire(now), self.files.retire(now)] == [true; 2];
         let is_settled = self.prepared.is_none() && self.announced.is_none();
         if is_settled && is_empty {
             self.stage = Stage::Closed;
@@ -168,7 +216,13 @@ impl Core {
             return Err(ProposalError::Stopping);
         }
         self.volumes.prepare(&catalogue.volumes)?;
+        if let Err(error) = self.files.prepare(&catalogue.files) {
+            self.volumes.abandon();
+            return Err(error);
+        }
         if let Some(shared) = &mut self.shared {
+            // Before any core lets a client in.
+            catalogue.nfs.iter().for_each(|start| shared.groups.serve_nfs(start));
             // A core that shows the volumes before the others do finds their sizes of then.
             shared.watch.add(&catalogue.volumes);
         }
@@ -180,6 +234,7 @@ impl Core {
     fn abandon(&mut self) {
         self.prepared = None;
         self.volumes.abandon();
+        self.files.abandon();
         if let Some(shared) = &mut self.shared {
             shared.watch.retain(&self.catalogue.ids());
         }
@@ -202,11 +257,13 @@ impl Core {
         if let Some(shared) = &mut self.shared {
             let gone = before.volumes.into_iter().filter(|served| self.catalogue.volume(served.id).is_none());
             shared.leaving.withdraw(gone);
+            shared.leaving.attend(&self.catalogue.volumes, self.volumes.context());
         }
         let before = std::mem::replace(&mut self.portals, portals);
         self.volumes.commit();
+        self.files.commit();
         self.open_ports();
-        self.show(&before, Inbound::PortalCommitted);
+        self.show(&before, Inbound::PortalCommitted, Inbound::PortalCommitted);
         self.announced = Some(before);
     }
 
@@ -226,23 +283,30 @@ impl Core {
     /// Tells everybody what is served, now that all cores do. Every connection hears of it before a request of it can be refused for it.
     fn announce(&mut self, now: Instant) {
         let Some(before) = self.announced.take() else { return };
-        self.show(&before, Inbound::PortalChanged);
+        self.show(&before, Inbound::PortalChanged, Inbound::PortalChanged);
         let ids = self.catalogue.ids();
         self.volumes.withdraw(now, &ids);
+        self.files.withdraw(now, &ids);
         if let Some(shared) = &mut self.shared {
             shared.watch.retain(&ids);
         }
     }
 
     /// Tells the connections whose portals have changed, and what holds of the volumes behind them: some may be new to them.
-    fn show(&self, before: &Portals, inbound: fn(ListenerRole) -> Inbound) {
+    fn show(
+        &self,
+        before: &Portals,
+        of_volumes: fn(ListenerRole) -> Inbound,
+        of_files: fn(ListenerRole) -> Inbound<FileKind>,
+    ) {
         let gone: Vec<_> = before.gone(&self.portals).collect();
         let changed = |id| match gone.iter().find(|listening| listening.id == id) {
             Some(listening) => Some(listening.role.clone()),
             None if before.keeps(id, &self.portals) => None,
             None => self.catalogue.role(id).cloned(),
         };
-        self.volumes.show(|id| changed(id).map(inbound));
+        self.volumes.show(|id| changed(id).map(of_volumes));
+        self.files.show(|id| changed(id).map(of_files));
     }
 
     /// True for a volume that is served, or is about to be: other cores may serve it already.
@@ -268,8 +332,10 @@ impl Core {
             return Err(Refusal("the server is stopping"));
         }
         let most = self.catalogue.limits.per_core;
+        // Each protocol's newcomers make room among themselves.
         self.volumes.hub.evict_oldest_pending(most / NEWCOMERS);
-        if self.volumes.hub.members() >= most {
+        self.files.hub.evict_oldest_pending(most / NEWCOMERS);
+        if self.members() >= most {
             return Err(Refusal("the limit of connections is reached"));
         }
         Ok(())
@@ -288,7 +354,12 @@ impl Core {
         let mss = iwarp_link::segment_size(accepted.peer, Some(accepted.local));
         let link = |crc| IwarpLink { crc, mss };
         Ok(match (&listening.role, listening.transport) {
-            (_, Transport::Roce { .. } | Transport::Adapter) => return Err(NOT_SERVED),
+            (_, Transport::Roce { .. } | Transport::Adapter)
+            | (ListenerRole::Nfs(_), Transport::Iwarp { .. }) => return Err(NOT_SERVED),
+            (ListenerRole::Nfs(portal), Transport::Tcp) => {
+                let connection = NfsService::connect(portal, accepted.peer, pool);
+                Box::new(Driver::<NfsService>::new(Rc::clone(&self.files.hub), accepted, connection))
+            }
             (ListenerRole::Iscsi(portal), Transport::Tcp) => {
                 let connection = <IscsiTarget>::connect(portal, newcomer());
                 Box::new(Driver::<IscsiTarget>::new(hub, accepted, connection))
@@ -333,16 +404,13 @@ impl Core {
         let Asked { local, socket, request, name } = asked;
         let (peer, service) = (request.from(), request.port());
         let found = self.admit().and_then(|()| self.catalogue.service(local, service).ok_or(NOT_SERVED));
-        let listening = match found {
-            Ok(listening) => listening,
+        let found = found.and_then(|listening| Ok((listening, needs(&listening.role)?)));
+        let (listening, queues) = match found {
+            Ok(found) => found,
             Err(refusal) => {
                 socket.with(|socket| socket.refuse(&request));
                 return Err(refusal);
             }
-        };
-        let queues = match &listening.role {
-            ListenerRole::Iscsi(portal) => target_needs(portal.queue_depth),
-            ListenerRole::Nvme(portal) => NvmeController::<RoceController>::needs(portal),
         };
         let incoming = Incoming { request, config: RoceLink::RESPONDER.responder(queues) };
         let pool = &self.volumes.hub.pool;
@@ -351,7 +419,7 @@ impl Core {
             pair.ok_or(Refusal("there is no memory for another queue pair, or its packets are too long"))?;
         let (listener, local) = (listening.id, SocketAddr::new(local.ip(), service));
         let accepted = Accepted { listener, endpoint: name, local, peer };
-        let (id, owner) = (pair.id(), self.owner(&listening.role, now, accepted, pair));
+        let (id, owner) = (pair.id(), self.owner(&listening.role, now, accepted, pair)?);
         socket.with(|socket| socket.insert(Joining { id, name: OwnerName::Own(name), owner }));
         self.volumes.welcome(name);
         Ok(())
@@ -364,10 +432,11 @@ impl Core {
         now: Instant,
         accepted: Accepted,
         pair: roce::Connection,
-    ) -> Box<dyn queue_pairs::Owner> {
+    ) -> Result<Box<dyn queue_pairs::Owner>, Refusal> {
         let hub = Rc::clone(&self.volumes.hub);
         let pool = &self.volumes.hub.pool;
-        match role {
+        Ok(match role {
+            ListenerRole::Nfs(_) => return Err(NOT_SERVED),
             ListenerRole::Iscsi(portal) => {
                 let newcomer = Newcomer { pool, entropy: (self.config.entropy)(), now, accepted };
                 let connection = IscsiTarget::<RoceTarget>::connect(portal, pair, newcomer);
@@ -377,7 +446,7 @@ impl Core {
                 let connection = NvmeController::<RoceController>::connect(portal, pair, pool, now);
                 Box::new(Driver::<NvmeController<RoceController>>::new(hub, accepted, connection))
             }
-        }
+        })
     }
 
     /// Decides about those who want queue pairs of adapters, and lets go of owners that are gone.
@@ -404,19 +473,21 @@ impl Core {
         let AskedPair { listener, owners, request, name } = asked;
         let mut owners = owners.borrow_mut();
         let found = self.admit().and_then(|()| self.catalogue.listening(listener).ok_or(NOT_SERVED));
-        let listening = found.map_err(|refusal| {
-            owners.refuse(request);
-            AdapterError(refusal.0.to_owned())
-        })?;
-        let needs = match &listening.role {
-            ListenerRole::Iscsi(portal) => target_needs(portal.queue_depth),
-            ListenerRole::Nvme(portal) => NvmeController::<RoceController>::needs(portal),
+        let found = found.and_then(|listening| Ok((listening, needs(&listening.role)?)));
+        let told = |refusal: Refusal| AdapterError(refusal.0.to_owned());
+        let (listening, needs) = match found {
+            Ok(found) => found,
+            Err(refusal) => {
+                owners.refuse(request);
+                return Err(told(refusal));
+            }
         };
         let pair =
             owners.accept(request, Side::Target.needs(needs), Account::apart(&self.volumes.hub.pool))?;
         let accepted =
             Accepted { listener: listening.id, endpoint: name, local: request.local, peer: request.from };
-        let (id, owner) = (pair.id(), self.adapter_owner(&listening.role, now, accepted, pair));
+        let (id, owner) =
+            (pair.id(), self.adapter_owner(&listening.role, now, accepted, pair).map_err(told)?);
         owners.insert(NewOwner { id, name, owner });
         self.volumes.welcome(name);
         Ok(())
@@ -429,10 +500,11 @@ impl Core {
         now: Instant,
         accepted: Accepted,
         pair: AdapterPair,
-    ) -> Box<dyn AdapterOwner> {
+    ) -> Result<Box<dyn AdapterOwner>, Refusal> {
         let hub = Rc::clone(&self.volumes.hub);
         let pool = &self.volumes.hub.pool;
-        match role {
+        Ok(match role {
+            ListenerRole::Nfs(_) => return Err(NOT_SERVED),
             ListenerRole::Iscsi(portal) => {
                 let newcomer = Newcomer { pool, entropy: (self.config.entropy)(), now, accepted };
                 let connection = IscsiTarget::<AdapterTarget>::connect(portal, pair, newcomer);
@@ -442,10 +514,18 @@ impl Core {
                 let connection = NvmeController::<AdapterController>::connect(portal, pair, pool, now);
                 Box::new(Driver::<NvmeController<AdapterController>>::new(hub, accepted, connection))
             }
+        })
+    }
+
+    /// Sends to one connection, whatever it serves.
+    fn post_member(&self, to: Member, answer: Answer) {
+        match answer {
+            Answer::Nfs(_) => self.files.hub.post_member(to, answer),
+            _ => self.volumes.hub.post_member(to, answer),
         }
     }
 
-    fn run_shared(&mut self) {
+    fn run_shared(&mut self, now: Instant) {
         let Some(shared) = &mut self.shared else { return };
         let hub = &self.volumes.hub;
         shared.watch.check(|news| match news {
@@ -464,14 +544,18 @@ impl Core {
                 }
             }
         }
-        while let Some((to, answer)) = shared.groups.poll() {
-            self.volumes.hub.post_member(to, answer);
-        }
         while let Some(outcome) = shared.owner.poll() {
             match outcome {
-                Outcome::Broadcast(fence) => self.volumes.hub.post_all(|| Message::Fence(fence.clone())),
-                Outcome::Answer(to, answer) => self.volumes.hub.post_member(to, answer),
+                Outcome::Broadcast(fence) => hub.post_all(|| Message::Fence(fence.clone())),
+                Outcome::Answer(to, answer) => hub.post_member(to, answer),
             }
+        }
+        while let Some(release) = shared.groups.poll_release() {
+            shared.releases.push(release);
+        }
+        shared.releases.submit(now, &self.files);
+        while let Some((to, answer)) = self.shared.as_mut().and_then(|shared| shared.groups.poll()) {
+            self.post_member(to, answer);
         }
     }
 
@@ -501,6 +585,8 @@ impl Core {
         match message {
             Message::Session(from, request) => shared.groups.handle_session(now, from, request),
             Message::Subsystem(from, request) => shared.groups.handle_subsystem(now, from, request),
+            Message::Nfs(from, request) => shared.groups.handle_nfs(now, from, *request),
+            Message::NfsRecord(client, result) => shared.groups.handle_nfs_record(now, client, result),
             Message::Left(member) => shared.groups.handle_leave(now, member),
             Message::Reserve(call) if is_gone => shared.owner.refuse(&call),
             Message::Reserve(call) => shared.owner.apply(&call, self.volumes.hub.cores()),
@@ -533,6 +619,15 @@ impl Core {
     }
 }
 
+/// What a queue pair must hold for any peer of a listener.
+fn needs(role: &ListenerRole) -> Result<QueueLimits, Refusal> {
+    match role {
+        ListenerRole::Iscsi(portal) => Ok(target_needs(portal.queue_depth)),
+        ListenerRole::Nvme(portal) => Ok(NvmeController::<RoceController>::needs(portal)),
+        ListenerRole::Nfs(_) => Err(NOT_SERVED),
+    }
+}
+
 impl Service for Core {
     type Message = Message;
 
@@ -556,7 +651,9 @@ impl Service for Core {
             self.config.journal.record(event.from_peer(accepted.peer));
         }
         let endpoint = self.endpoint(listening, now, accepted)?;
+        // The endpoint is known to the hub of its kind alone.
         self.volumes.welcome(accepted.endpoint);
+        self.files.welcome(accepted.endpoint);
         Ok(endpoint)
     }
 
@@ -578,6 +675,9 @@ impl Service for Core {
 
     fn handle_message(&mut self, now: Instant, message: Message) {
         match message {
+            Message::Deliver(endpoint, answer @ Answer::Nfs(_)) => {
+                self.files.hub.deliver(endpoint, answer.into());
+            }
             Message::Deliver(endpoint, answer) => self.volumes.hub.deliver(endpoint, answer.into()),
             Message::Event(from, volume, event) => {
                 let except = (from.core == self.volumes.hub.core).then_some(from.endpoint);
@@ -618,6 +718,7 @@ impl Service for Core {
                     shared.coordinator.stop();
                 }
                 self.volumes.hub.deliver_all(None, || Inbound::Shutdown);
+                self.files.hub.deliver_all(None, || Inbound::Shutdown);
                 self.close(now);
             }
             Message::Finish => self.stage = Stage::Finished,
@@ -631,10 +732,11 @@ impl Service for Core {
         {
             shared.groups.handle_timeout(now);
         }
-        self.run_shared();
+        self.run_shared(now);
         self.accept_queue_pairs(now, ready);
         self.accept_adapter_pairs(now, ready);
         self.volumes.turn(now, ready);
+        self.files.turn(now, ready);
         self.sockets.wake_owners(ready);
         self.ports.wake_owners(ready);
         self.close(now);
@@ -643,6 +745,7 @@ impl Service for Core {
 
     fn handle_gone(&mut self, now: Instant, endpoint: EndpointId) {
         self.volumes.hub.leave(now, endpoint);
+        self.files.hub.leave(now, endpoint);
         let member = Member { core: self.volumes.hub.core, endpoint };
         self.volumes.hub.post_owner(Message::Left(member));
         self.close(now);
@@ -652,7 +755,8 @@ impl Service for Core {
         let shared = self.shared.as_ref();
         let groups = shared.and_then(|shared| shared.groups.poll_timeout());
         let leaving = shared.and_then(|shared| shared.leaving.poll_timeout());
-        [groups, leaving, self.volumes.hub.queues().poll_timeout()].into_iter().flatten().min()
+        let queues = [self.volumes.hub.queues().poll_timeout(), self.files.hub.queues().poll_timeout()];
+        queues.into_iter().chain([groups, leaving]).flatten().min()
     }
 
     fn is_finished(&self) -> bool {

@@ -13,9 +13,9 @@ use iscsi::target::ResetResult;
 use volume::VolumeId;
 use volume::reservation::{CommandError, Reservations};
 
-use crate::kind::ServedId;
 use crate::limits::RESETS;
 use crate::message::{Answer, Cause, Fence, Member, ReserveCall, ResetCall};
+use crate::served_id::ServedId;
 
 /// What the asker of a fence waits for.
 #[derive(Debug)]

@@ -15,9 +15,10 @@ use volume::{QueueContext, Submission, Tag};
 
 use crate::catalogue::ControlObserver;
 use crate::config::EngineConfig;
-use crate::kind::{ServedId, ServedKind, Tagged, Telling};
+use crate::kind::{ServedKind, Tagged, Telling};
 use crate::message::{Answer, Inbound, Member, Message};
 use crate::queues::{LAST, LastEnded, Queues, Slot, SubmitError, UseReport};
+use crate::served_id::ServedId;
 
 /// What the hub knows of one driver.
 struct ConnectionSlot<K: ServedKind> {
@@ -182,6 +183,11 @@ impl<K: ServedKind> Hub<K> {
     /// How many drivers there are.
     pub(crate) fn members(&self) -> usize {
         self.table.borrow().by_endpoint.len()
+    }
+
+    /// True when there is neither a driver nor a queue, and never was a queue.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.members() == 0 && self.queues.borrow().is_unused()
     }
 
     /// The next thing in a driver's inbox.

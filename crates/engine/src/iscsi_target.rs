@@ -115,6 +115,7 @@ impl<C: ServingConnection<Input = Input, Action = Action>> Role for IscsiTarget<
             Inbound::Subsystem(_)
             | Inbound::PortalCommitted(_)
             | Inbound::PortalChanged(_)
+            | Inbound::Nfs(_)
             | Inbound::AskUse(_)
             | Inbound::Overdue(_) => return None,
         })

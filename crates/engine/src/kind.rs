@@ -9,13 +9,10 @@ use std::sync::Arc;
 
 use host::{Kind, Level};
 use protocol::Instant;
-use volume::{OpenError, QueueContext, Tag, VolumeId};
+use volume::{OpenError, QueueContext, Tag};
 
 use crate::catalogue::ProposalError;
-
-/// Names what is served, of whatever kind: a slot of the cores' tables, and which use of it. All kinds share the slots, so that what crosses cores (fences,
-/// epochs, ends) need not say of which kind it speaks.
-pub type ServedId = VolumeId;
+use crate::served_id::ServedId;
 
 /// A request or a completion: what a tag is on.
 pub(crate) trait Tagged {

@@ -15,9 +15,10 @@ use crate::catalogue::ProposalError;
 use crate::config::EngineConfig;
 use crate::fence;
 use crate::hub::Hub;
-use crate::kind::{ServedId, ServedKind};
+use crate::kind::ServedKind;
 use crate::message::{Cause, Fence, Inbound, Message};
 use crate::queues::{QueueEvent, Queues};
+use crate::served_id::ServedId;
 
 /// One kind's part of a core.
 #[derive(Debug)]
@@ -110,6 +111,10 @@ impl<K: ServedKind> KindCore<K> {
     /// Brings what has completed to those who asked, and adds to `ready` who has something to do.
     pub(crate) fn turn(&self, now: Instant, ready: &mut Vec<EndpointId>) {
         let hub = &self.hub;
+        if hub.is_unused() {
+            // Most processes serve one kind only, and need not pay for the other at every turn.
+            return;
+        }
         let mut completed = hub.poll_queues(now);
         if hub.queues().has_events() {
             completed |= self.end_queues(now);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use protocol::Instant;
-use volume::{Leaving, OpenError, QueueContext, Volume};
+use volume::{Attendants, Leaving, OpenError, QueueContext, Volume};
 
 use crate::catalogue::{ControlEvent, ServedVolume};
 
@@ -19,12 +19,23 @@ pub(crate) struct LeavingVolumes {
     /// All others, when the server ends.
     last: Option<Leaving>,
     failed: Vec<OpenError>,
+    /// What volumes do of their own accord while they are served.
+    attendants: Attendants,
 }
 
 impl LeavingVolumes {
+    /// These volumes are served.
+    pub(crate) fn attend<'a>(
+        &mut self,
+        volumes: impl IntoIterator<Item = &'a ServedVolume>,
+        context: &QueueContext,
+    ) {
+        self.attendants.add(volumes.into_iter().map(|served| Arc::clone(&served.volume)), context);
+    }
+
     /// These volumes are not served any more.
     pub(crate) fn withdraw(&mut self, volumes: impl Iterator<Item = ServedVolume>) {
-        self.withdrawn.extend(volumes.filter(|served| served.volume.cache().is_some()));
+        self.withdrawn.extend(volumes.filter(|served| served.volume.leave_control().is_some()));
     }
 
     /// What is to be told at once of an event: nothing if a volume has to be left before.
@@ -33,7 +44,8 @@ impl LeavingVolumes {
         let Some(index) = self.withdrawn.iter().position(|served| served.id == *id) else {
             return Some(event);
         };
-        let leaving = Leaving::begin([self.withdrawn.swap_remove(index).volume], context);
+        let volume = self.withdrawn.swap_remove(index).volume;
+        let leaving = Leaving::begin_attended([volume], &mut self.attendants, context);
         self.failed.extend_from_slice(leaving.failed());
         self.leaving.push((leaving, event));
         None
@@ -46,7 +58,7 @@ impl LeavingVolumes {
         context: &QueueContext,
     ) {
         let withdrawn = self.withdrawn.drain(..).map(|served| served.volume);
-        let leaving = Leaving::begin(volumes.chain(withdrawn), context);
+        let leaving = Leaving::begin_attended(volumes.chain(withdrawn), &mut self.attendants, context);
         self.failed.extend_from_slice(leaving.failed());
         self.last = Some(leaving);
     }
@@ -58,6 +70,7 @@ impl LeavingVolumes {
 
     /// Goes on, and tells what is over. True if that is everything, and the server ends.
     pub(crate) fn poll(&mut self, now: Instant, mut tell: impl FnMut(ControlEvent)) -> bool {
+        self.attendants.poll(now);
         let mut over = Vec::new();
         self.leaving.retain_mut(|(leaving, event)| {
             let ends = leaving.poll(now);
@@ -75,6 +88,6 @@ impl LeavingVolumes {
     /// When to poll though nothing wakes the core.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let leaving = self.leaving.iter().map(|(leaving, _)| leaving).chain(&self.last);
-        leaving.filter_map(Leaving::poll_timeout).min()
+        leaving.filter_map(Leaving::poll_timeout).chain(self.attendants.poll_timeout()).min()
     }
 }

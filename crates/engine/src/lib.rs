@@ -2,7 +2,7 @@
 //!
 //! * [`Core`] is what runs on each core: it implements [`host::Service`], owns that core's volume queues,
 //!   accepts connections and answers other cores.
-//! * `kind` says what queues can carry; `kind_core` is what a core does for each kind alike, `volume_kind` the kind that there is.
+//! * `kind` says what queues can carry; `kind_core` is what a core does for each kind alike, `volume_kind` and `file_kind` the two that there are.
 //! * `driver` wraps one protocol connection as a [`host::Endpoint`].
 //! * `queue_pairs` has the sockets that queue pairs over datagrams share; a driver owns one of those.
 //! * `groups` and `fence` are the shared truths (sessions, controllers, reservations), which live on core 0.
@@ -22,6 +22,7 @@ mod config;
 mod core;
 mod driver;
 mod fence;
+mod file_kind;
 mod groups;
 mod hub;
 pub mod incarnation;
@@ -32,10 +33,13 @@ mod kind_core;
 mod leaving_volumes;
 mod limits;
 mod message;
+mod nfs_portal;
+mod nfs_service;
 mod nvme_controller;
 mod queue_pairs;
 mod queues;
 pub mod remote;
+mod served_id;
 mod serving_connection;
 mod volume_kind;
 mod volume_watch;
@@ -43,12 +47,13 @@ mod volume_watch;
 pub use crate::core::Core;
 pub use catalogue::{
     Catalogue, ControlEvent, ControlObserver, Departure, Generation, ListenerRole, Listening, NamedVolume,
-    ProposalError, ServedVolume, Transport,
+    ProposalError, ServedFiles, ServedVolume, Transport,
 };
 pub use config::{EngineConfig, EntropySource};
-pub use kind::ServedId;
 pub use limits::ConnectionLimits;
 pub use message::{Answer, Cause, Fence, Member, Message, ReserveCall, ResetCall};
+pub use nfs_portal::{ClientRecords, NfsPortal, NfsStart};
 pub use queue_pairs::ROCE_SLOT;
 pub use queues::Retired;
 pub use roce::Counters as RoceCounters;
+pub use served_id::ServedId;

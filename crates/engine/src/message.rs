@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use host::{CoreIndex, EndpointId};
 use iscsi::target::ResetResult;
+use nfs::server::exports::FileKey;
+use nfs::v4::ClientId;
 use volume::reservation::{Command, CommandError, Notice, Registrant, View};
 use volume::{Epoch, Geometry, VolumeId};
 
 use crate::catalogue::{Catalogue, Generation, ListenerRole, ProposalError};
-use crate::kind::{ServedId, ServedKind};
+use crate::kind::ServedKind;
 use crate::queues::Retired;
+use crate::served_id::ServedId;
 use crate::volume_kind::VolumeKind;
 
 /// Names a connection in the whole process.
@@ -31,6 +34,10 @@ pub enum Message {
     Session(Member, iscsi::session::Request),
     /// To core 0: a connection speaks to its subsystem's group.
     Subsystem(Member, nvme::subsystem::Request),
+    /// To core 0: a connection speaks to the owner of NFS clients' state.
+    Nfs(Member, Box<nfs::state::messages::Request<FileKey>>),
+    /// To core 0: a change of an NFS client's record is durable, or failed.
+    NfsRecord(ClientId, Result<(), ()>),
     /// To core 0: a connection that may be in a group is gone.
     Left(Member),
     /// To a connection.
@@ -145,6 +152,8 @@ pub enum Answer {
     Session(iscsi::session::Reply),
     /// The subsystem's group speaks.
     Subsystem(nvme::subsystem::Reply),
+    /// The owner of NFS clients' state speaks.
+    Nfs(Box<nfs::state::messages::Reply<FileKey>>),
 }
 
 /// What a driver finds in its inbox: one line for everything, as a completion, a fence and what is told of it are to be heard in the order in which they
@@ -170,6 +179,8 @@ pub(crate) enum Inbound<K: ServedKind = VolumeKind> {
     Session(iscsi::session::Reply),
     /// The subsystem's group speaks.
     Subsystem(nvme::subsystem::Reply),
+    /// The owner of NFS clients' state speaks.
+    Nfs(Box<nfs::state::messages::Reply<FileKey>>),
     /// Something else is behind the listener that the connection came to. Other cores may not serve it yet, so that who would tell its host hears of
     /// it with [`Self::PortalChanged`].
     PortalCommitted(ListenerRole),
@@ -190,6 +201,7 @@ impl<K: ServedKind> From<Answer> for Inbound<K> {
             Answer::Reset(tag, result) => Self::Reset(tag, result),
             Answer::Session(reply) => Self::Session(reply),
             Answer::Subsystem(reply) => Self::Subsystem(reply),
+            Answer::Nfs(reply) => Self::Nfs(reply),
         }
     }
 }

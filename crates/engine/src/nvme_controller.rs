@@ -108,6 +108,7 @@ impl<C: ServingConnection<Input = Input, Action = Action>> Role for NvmeControll
             | Inbound::Session(_)
             | Inbound::PortalCommitted(_)
             | Inbound::PortalChanged(_)
+            | Inbound::Nfs(_)
             | Inbound::AskUse(_)
             | Inbound::Overdue(_) => return None,
         })

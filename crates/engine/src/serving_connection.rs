@@ -6,7 +6,7 @@
 use protocol::{Notice, Parties};
 
 use crate::carried::Carried;
-use crate::kind::ServedId;
+use crate::served_id::ServedId;
 
 /// The server's end of a connection.
 pub(crate) trait ServingConnection: Carried {
@@ -27,6 +27,11 @@ pub(crate) trait ServingConnection: Carried {
 
     /// True when it tells its host what has changed behind the portal.
     fn reports_changes(&self) -> bool;
+
+    /// True while something of it is under way elsewhere than in a queue: it stays until that has ended.
+    fn is_busy(&self) -> bool {
+        false
+    }
 }
 
 /// Has a connection's own methods called, or those of a part of it, and says what carries it.
@@ -48,7 +53,7 @@ macro_rules! serving_connection {
                 $end.parties()
             }
 
-            fn uses(&self, served: $crate::kind::ServedId) -> bool {
+            fn uses(&self, served: $crate::served_id::ServedId) -> bool {
                 let $this = self;
                 $end.uses(served)
             }

@@ -10,7 +10,8 @@ use volume::{
 };
 
 use crate::catalogue::{ProposalError, ServedVolume};
-use crate::kind::{ServedId, ServedKind, Tagged, Telling};
+use crate::kind::{ServedKind, Tagged, Telling};
+use crate::served_id::ServedId;
 
 /// Blocks that are read and written.
 #[derive(Debug)]

@@ -17,6 +17,7 @@ mod polled;
 mod service;
 mod state;
 mod stream;
+mod tree;
 mod watch;
 
 pub use adapter::{
@@ -38,4 +39,8 @@ pub use polled::Polled;
 pub use service::{CoreIndex, Postbox, Service, World};
 pub use state::{MemoryState, StateError, StateErrorKind, StateStore, VolumeState};
 pub use stream::{Accepted, Dialer, Endpoint, Refusal};
+pub use tree::{
+    Actor, DataAccess, DataPlace, DeviceNumber, KernelHandle, Named, NewNode, NewTime, NodeEntry, NodeKind,
+    NodeStat, NodeTime, RangeChange, Right, Tree, TreeDone, TreeQueue, TreeSpace, WriteSync,
+};
 pub use watch::WatchEndpoint;

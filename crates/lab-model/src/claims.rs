@@ -337,7 +337,11 @@ fn over_points(looked: Vec<(Truth, Check)>) -> Verdict {
     let mut why: Vec<String> = telling
         .iter()
         .take(TOLD)
-        .map(|check| format!("{} at {}", check.detail, point_name(&check.point)))
+        .map(|check| {
+            let at = format!(" at {}", point_name(&check.point));
+            // Why there is no number names the point itself.
+            if check.detail.ends_with(&at) { check.detail.clone() } else { format!("{}{at}", check.detail) }
+        })
         .collect();
     if telling.len() > TOLD {
         why.push(format!("and so at {} more of {} points", telling.len() - TOLD, checks.len()));

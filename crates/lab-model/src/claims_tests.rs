@@ -282,7 +282,7 @@ fn contended_unsteady_and_throttled_pairs_do_not_count() {
         let judgement = judged("test='ratio(iops) > 1'", &results);
         assert_eq!(
             judgement.words(),
-            "not enough: not shown: machine too restless (4 of 6 pairs contended, unsteady or throttled), iops of A and B at bs=4k at bs=4k"
+            "not enough: not shown: machine too restless (4 of 6 pairs contended, unsteady or throttled), iops of A and B at bs=4k"
         );
         assert_eq!(outcome_of("iops(B) > 1", &results), Outcome::NotEnough);
         assert_eq!(outcome_of("iops(A) > 1", &results), Outcome::Reproduced);

@@ -54,7 +54,12 @@ pub struct PointResult {
     /// What crossed the link, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
-    /// The target's own counters, where it has them.
+    /// The nodes of a cluster, where the hosts are nodes; `cpu` above has their sums, and so has `network`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Node>,
+    /// The target's own counters, where it has them: of its cache volumes together `cache_hits` and `cache_misses` (reads), `cache_insertions`,
+    /// `cache_evictions` (lines), `cache_bypassed` (requests) and `cache_written_back_bytes` from the beginning of the ramp to the end of the load, and
+    /// `cache_dirty_bytes` at its end.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub target_counters: BTreeMap<String, f64>,
     /// Other loads that ran on the link meanwhile.
@@ -296,16 +301,45 @@ pub struct Hardware {
     pub energy: BTreeMap<String, f64>,
 }
 
+/// What one node of a cluster spent during the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// The load on it.
+    pub host: CpuShare,
+    /// What makes volumes of all nodes' parts for that load, when it is a process of its own.
+    pub adapter: CpuShare,
+    /// What serves its parts to all nodes.
+    pub target: CpuShare,
+    /// Its end of the link: what it sent to the other nodes and received from them.
+    pub network: Network,
+}
+
+impl Node {
+    /// Seconds of all of it.
+    pub fn seconds(&self) -> f64 {
+        self.host.seconds() + self.adapter.seconds() + self.target.seconds()
+    }
+}
+
 /// Counters of the link during the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
-    /// Bytes toward the target.
+    /// Bytes toward the target; of nodes, to the others.
     pub sent: u64,
-    /// Bytes from the target.
+    /// Bytes from the target; of nodes, from the others.
     pub received: u64,
+    /// Bytes that nodes exchanged with themselves, which cross no link. 0 where hosts are not nodes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kept: u64,
     /// TCP segments sent again.
     pub retransmitted: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Why a point is doubtful or invalid.
@@ -414,10 +448,13 @@ impl PointResult {
     }
 }
 
-/// `bs=4k rw=randread`; `-` for a sweep without axes.
+/// The name of the point of a sweep without axes.
+pub const ONLY_POINT: &str = "the only point";
+
+/// `bs=4k rw=randread`; [`ONLY_POINT`] for a sweep without axes.
 pub fn point_name(point: &[Coordinate]) -> String {
     if point.is_empty() {
-        return "-".to_owned();
+        return ONLY_POINT.to_owned();
     }
     let parts: Vec<String> = point.iter().map(|at| format!("{}={}", at.axis, at.value)).collect();
     parts.join(" ")

@@ -226,8 +226,33 @@ fn the_load_stands_first_with_its_commands() {
     ] {
         assert!(load.contains(words), "{words}");
     }
+    let of_a = load.split_once("<dt>command of arm A</dt>").unwrap().1.split_once("</div>").unwrap().0;
+    assert!(!of_a.contains("<details"), "{of_a}");
+    let of_b = load.split_once("<dt>command of arm B</dt>").unwrap().1.split_once("</div>").unwrap().0;
+    let (beginning, whole) = of_b.split_once("</summary>").unwrap();
+    assert!(beginning.contains("--name=load0") && beginning.ends_with(" words more"), "{beginning}");
+    assert!(!beginning.contains("--name=load31") && whole.contains("--name=load31"), "{of_b}");
     assert!(after.trim_start().starts_with("<section id=\"summary\">"));
     assert!(report.html.contains("<dt>disturbed</dt>"));
+}
+
+#[test]
+fn line_rates_of_several_links_say_whose_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = catalogue::load("marvell-41000.l2.iperf").unwrap().text;
+    fixture::write_scenario(folder.path(), &text, Extent::Quick).unwrap();
+    let report = Report::of(folder.path());
+    for words in ["line rate of A 2.391 Gbit/s", "line rate of B 0.9564 Gbit/s"] {
+        assert!(report.html.contains(words), "{words}");
+    }
+    let text = catalogue::load("solarflare-nvme-tcp.2x").unwrap().text;
+    let folder = tempfile::tempdir().unwrap();
+    fixture::write_scenario(folder.path(), &text, Extent::Quick).unwrap();
+    let report = Report::of(folder.path());
+    assert!(
+        report.html.contains("line rate of B 239.1 MB/s"),
+        "nothing goes over the link of A, which is local"
+    );
 }
 
 #[test]
@@ -320,6 +345,13 @@ fn every_scenario_gives_a_report_with_all_its_figures() {
         let folder = tempfile::tempdir().unwrap();
         fixture::write_scenario(folder.path(), &loaded.text, Extent::Full).unwrap();
         let report = Report::of(folder.path());
+        let is_own = loaded.scenario.id.starts_with("linerate.") && loaded.scenario.source.is_own();
+        assert_eq!(
+            report.html.contains("publication&#39;s claims") || report.html.contains("publication's claims"),
+            !is_own && !loaded.scenario.claims.is_empty(),
+            "{}: whose claims they are",
+            loaded.scenario.id
+        );
         for figure in &loaded.scenario.figures {
             let id = format!("{}: {}", loaded.scenario.id, figure.id);
             if loaded.scenario.arms.is_empty() {

@@ -307,6 +307,30 @@ fn a_database_runs_through(initiator: Initiator) {
 
 #[test]
 #[ignore = "needs root and programs of others: conformance/lab/arms.py"]
+fn a_target_tells_of_its_caches_and_of_nothing_else() {
+    let mut ground = Ground::new(&Link::default(), 1);
+    let cache = "cache=[ram:2M,ram:4M]?admit=always&bypass=0&mode=back&idle=1000s";
+    let mut served = ground.serve(Target::LinerateNvme, &volumes(1, 2, cache));
+    assert_eq!(served.endpoints[1].size, 4 << 20);
+    let before = served.services[0].counters().unwrap();
+    bench(&ground, &served.endpoints[1]);
+    let after = served.services[0].counters().unwrap();
+    let counted = arm::caches::since(&after, &before);
+    let of = |name: &str| counted[name];
+    assert!(
+        of("cache_hits") > 0.0 && of("cache_misses") > 0.0 && of("cache_insertions") > 0.0,
+        "{counted:?}"
+    );
+    assert!(of("cache_dirty_bytes").abs() < f64::EPSILON, "nothing was written: {counted:?}");
+    drop(served);
+    let mut plain = ground.serve(Target::LinerateNvme, &volumes(1, 1, "ram:4M"));
+    assert!(plain.services[0].counters().unwrap().is_empty());
+    drop(plain);
+    ground.end();
+}
+
+#[test]
+#[ignore = "needs root and programs of others: conformance/lab/arms.py"]
 fn a_link_has_its_mtu_and_its_rate() {
     for (initiators, mtu, rate, payload) in [(1, 1500, 1000.0, 0.93..0.957), (3, 9000, 500.0, 0.93..1.0)] {
         let mut ground = Ground::new(&veth(mtu, Some(&format!("{rate}Mbit"))), initiators);

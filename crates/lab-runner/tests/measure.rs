@@ -132,7 +132,7 @@ fn a_window_in_the_middle_counts_only_what_happened_in_it() {
 fn folders_are_known_before_they_are_made_and_another_run_cannot_take_them() {
     let run = run_name("folders", Method::best());
     let roles = [Role::Host, Role::Adapter, Role::Target];
-    let folders = Sides::folders(&run, &roles);
+    let folders = Sides::folders(&run, &roles, 0);
     assert!(folders.iter().all(|folder| !folder.exists()), "{folders:?}");
     let sides = Sides::create(&run, &roles).unwrap();
     assert_eq!(sides.iter().filter_map(Side::folder).collect::<Vec<_>>(), folders);
@@ -143,6 +143,35 @@ fn folders_are_known_before_they_are_made_and_another_run_cannot_take_them() {
         // The failed attempt must not have removed what it found.
         assert!(folders.iter().all(|folder| folder.exists()), "{folders:?}");
     }
+    sides.remove().unwrap();
+    assert!(folders.iter().all(|folder| !folder.exists()), "{folders:?}");
+}
+
+#[test]
+fn a_node_s_processes_are_counted_for_the_node_and_for_the_side() {
+    let run = run_name("nodes", Method::best());
+    let roles = [Role::Host, Role::Target];
+    let folders = Sides::folders(&run, &roles, 2);
+    let sides = Sides::of_nodes(&run, &roles, 2).unwrap();
+    let side = sides.get(Role::Target).unwrap();
+    if Method::best() == Method::ProcessTree {
+        assert!(folders.is_empty() && sides.usage_of_nodes().unwrap().is_empty());
+        return;
+    }
+    assert!(folders.len() == 6 && folders.iter().all(|folder| folder.is_dir()), "{folders:?}");
+    let second = side.folder_of(Some(1)).unwrap();
+    let mut command = Command::new("bash");
+    command
+        .args(["-c", &format!("{}exec bash -c \"$0\" burn 30", enter(&second)), BURN])
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    side.wait(&mut child).unwrap();
+    let nodes = sides.usage_of_nodes().unwrap();
+    assert!((0.25..0.60).contains(&nodes[1].target.seconds()), "{nodes:?}");
+    assert!(nodes[0].seconds() < 0.01 && nodes[1].host.seconds() < 0.01, "{nodes:?}");
+    let spent = side.usage().unwrap().seconds();
+    assert!((spent - nodes[1].target.seconds()).abs() < 0.05, "{spent} s, {nodes:?}");
+    assert!(side.memory().unwrap() == 0 && side.pids().unwrap().is_empty());
     sides.remove().unwrap();
     assert!(folders.iter().all(|folder| !folder.exists()), "{folders:?}");
 }

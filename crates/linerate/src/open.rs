@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backends::{LocalOpener, SystemResolver, SystemSecrets};
 use cache::CacheOpener;
-use engine::remote::{self, RemoteOpener};
+use engine::remote::{self, NfsUser, RemoteOpener};
 use host::{Dialer, Storage};
 use ibverbs::SystemAdapters;
 use mirror::{Background, MirrorOpener};
@@ -27,6 +27,7 @@ pub fn openers(storage: &Arc<dyn Storage>, dialer: &Arc<dyn Dialer>) -> Openers 
         entropy: Arc::new(|| Box::new(SystemEntropy)),
         resolver: Arc::new(SystemResolver),
         secrets: Arc::new(SystemSecrets),
+        user: user(),
     };
     let mirrors = MirrorOpener {
         owner: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -40,6 +41,17 @@ pub fn openers(storage: &Arc<dyn Storage>, dialer: &Arc<dyn Dialer>) -> Openers 
         .with(Arc::new(shared))
         .with(Arc::new(CacheOpener { entropy: Arc::new(|| Box::new(SystemEntropy)) }))
         .with(Arc::new(mirrors))
+}
+
+/// Who this process is to an NFS server.
+fn user() -> NfsUser {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    NfsUser {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: groups.iter().map(|group| group.as_raw()).collect(),
+        reads_only: false,
+    }
 }
 
 /// Prepares legs of mirrors that were not there when the mirror was opened, each on a thread of its own.
@@ -189,7 +201,7 @@ pub enum Tried {
 pub fn try_here(url: &VolumeUrl, storage: &Arc<dyn Storage>) -> Result<Tried, OpenError> {
     match &url.source {
         Source::Iscsi(url) => remote::read_secrets(&url.options, &SystemSecrets).map(|_| Tried::Elsewhere),
-        Source::Nvme(_) => Ok(Tried::Elsewhere),
+        Source::Nvme(_) | Source::Nfs(_) => Ok(Tried::Elsewhere),
         Source::Composite(composite) => {
             let mut all = Tried::Here;
             for child in &composite.children {

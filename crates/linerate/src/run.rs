@@ -8,7 +8,7 @@ use names::{FileSource, Filter, Source, VolumeUrl};
 use protocol::Instant;
 use reactor::{Cluster, Config};
 use rustix::fs::{Access, FlockOperation};
-use volume::{Features, Leaving, OpenError, Volume};
+use volume::{Attendants, Features, Leaving, OpenError, Volume};
 
 use crate::check::{Check, CheckPlan, CheckResult};
 use crate::checksum::{ChecksumPlan, Sum};
@@ -63,6 +63,7 @@ struct Opened<J: Job> {
     volumes: Vec<Arc<dyn Volume>>,
     next: Option<Next<J>>,
     job: Option<J>,
+    attendants: Attendants,
     ended: Option<Ended<J>>,
     /// Ends the opening at once; what follows it listens for itself.
     stop: Stop,
@@ -84,6 +85,7 @@ impl<J: Job> Opened<J> {
             volumes: Vec::new(),
             next: Some(next),
             job: None,
+            attendants: Attendants::default(),
             ended: None,
             stop: Stop::new(),
         }
@@ -112,13 +114,15 @@ impl<J: Job> Opened<J> {
 
     /// Leaves the volumes in order. One that cannot be is as after a crash: nothing is lost by that.
     fn leave(&mut self, output: Result<J::Output, Error>) {
-        let leaving = Leaving::begin(self.volumes.iter().cloned(), &self.environment.without_pool());
+        let (volumes, context) = (self.volumes.iter().cloned(), self.environment.without_pool());
+        let leaving = Leaving::begin_attended(volumes, &mut self.attendants, &context);
         self.ended = Some(Ended { leaving, output });
     }
 
     fn start(&mut self) -> Result<(), Error> {
         let Some(next) = self.next.take() else { return Ok(()) };
         let url = self.names.last().cloned().unwrap_or_default();
+        self.attendants.add(self.volumes.iter().cloned(), &self.environment.without_pool());
         self.job = Some(next(&self.volumes, &self.environment).map_err(|error| Error::Open { url, error })?);
         Ok(())
     }
@@ -134,6 +138,7 @@ impl<J: Job<Output: Explain>> Job for Opened<J> {
                 self.leave(Err(error));
             }
         }
+        self.attendants.poll(now);
         if let Some(job) = &mut self.job {
             let output = explained(job.poll(now)?, &self.volumes);
             self.job = None;
@@ -147,7 +152,7 @@ impl<J: Job<Output: Explain>> Job for Opened<J> {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.job {
-            Some(job) => job.poll_timeout(),
+            Some(job) => [job.poll_timeout(), self.attendants.poll_timeout()].into_iter().flatten().min(),
             None => match &self.ended {
                 Some(ended) => ended.leaving.poll_timeout(),
                 None => self.opening.as_ref().and_then(Opening::poll_timeout),

@@ -192,6 +192,50 @@ fn bytes_at_the_edges_of_blocks_keep_their_neighbours() {
     assert_eq!(bytes.read(&mut [0; 8]).unwrap(), 0);
 }
 
+/// What a cache has on its fast volume alone is written back when it is left in order, and not before, as it has time.
+#[test]
+fn a_disk_that_is_closed_is_left_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let url = |name: &str| {
+        let (fast, big) = (place(&format!("{name}-fast")), place(&format!("{name}-big")));
+        let url = format!(
+            "cache=[file:{fast}?size=4M,file:{big}?size=4M]?mode=back&admit=always&bypass=0&idle=1000s"
+        );
+        (url.parse::<VolumeUrl>().unwrap(), big)
+    };
+    let begins_with = |path: &str, byte: u8| {
+        let mut first = [0; 4096];
+        File::open(path).unwrap().read_exact(&mut first).unwrap();
+        first == [byte; 4096]
+    };
+    for cores in [1, 3] {
+        let (url, big) = url(&format!("client{cores}"));
+        let client = start(&ClientConfig { cores, ..ClientConfig::default() });
+        let disk = client.open(&url).unwrap().blocking();
+        disk.write_at(0, &[7; 4096]).unwrap();
+        disk.flush().unwrap();
+        assert!(!begins_with(&big, 7), "it is dirty");
+        drop(disk);
+        drop(client);
+        assert!(begins_with(&big, 7), "{cores} cores");
+    }
+    let (url, big) = url("inline");
+    let mut inline = Inline::start(&ClientConfig::default()).unwrap();
+    let disk = inline.open(&url).unwrap();
+    let data = Buf::from(vec![8; 4096]).freeze().into();
+    let extent = Extent::new(0, 8);
+    assert!(inline.submit(disk, 1, Operation::Write { extent, data, durability: Durability::Durable }));
+    let mut done = Vec::new();
+    while done.is_empty() {
+        inline.turn(Wait::Forever).unwrap();
+        inline.take_done(&mut done);
+    }
+    assert!(!begins_with(&big, 8), "it is dirty");
+    drop(inline);
+    assert!(begins_with(&big, 8));
+}
+
 #[test]
 fn an_inline_loop_drives_many_requests_on_several_disks() {
     let mut inline = Inline::start(&ClientConfig::default()).unwrap();

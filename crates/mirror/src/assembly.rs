@@ -7,6 +7,7 @@
 use volume::OpenError;
 
 use crate::limits::{PART_REGIONS, PARTS, SMALLEST_REGION};
+use crate::numbering::Numbered;
 use crate::placement::Placement;
 use crate::superblock::{Content, Found, Layout, Role, Superblock, Version};
 
@@ -58,12 +59,14 @@ pub(crate) fn assemble(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) ->
         match seen.as_ref().map(|seen| &seen.found) {
             Some(Found::Foreign) => {
                 return Err(OpenError::new(format!(
-                    "the last 2 MiB of leg {index} hold something that is no mirror's: name the right volume, or clear them if they may be lost"
+                    "the last 2 MiB of {} hold something that is no mirror's: name the right volume, or clear them if they may be lost",
+                    Numbered(index)
                 )));
             }
             Some(Found::Later(version)) => {
                 return Err(OpenError::new(format!(
-                    "leg {index} belongs to a mirror of version {version}, which this program does not know: use a later one"
+                    "{} belongs to a mirror of version {version}, which this program does not know: use a later one",
+                    Numbered(index)
                 )));
             }
             _ => {}
@@ -85,7 +88,8 @@ pub(crate) fn assemble(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) ->
         plan.roles.iter().enumerate().filter(|(_, role)| slabs || role.content == Content::Blank);
     match overwritten.map(|(leg, _)| leg).find(|leg| holds_data(*leg)) {
         Some(leg) if !wishes.overwrite => Err(OpenError::new(format!(
-            "leg {leg} is no mirror's, and holds data that would be overwritten by other legs': name the right volume, or add overwrite=1 if that may be lost"
+            "{} is no mirror's, and holds data that would be overwritten by other legs': name the right volume, or add overwrite=1 if that may be lost",
+            Numbered(leg)
         ))),
         _ => Ok(plan),
     }
@@ -96,11 +100,13 @@ fn format(wishes: Wishes, legs: &[Option<Seen>], uuid: [u8; 16]) -> Result<Plan,
     if let Some(index) = legs.iter().position(|seen| !is_blank(seen.as_ref())) {
         return Err(OpenError::new(if legs.get(index).is_some_and(Option::is_none) {
             format!(
-                "no leg that was reached belongs to a mirror, and leg {index} was not reached: a new mirror needs all of its legs"
+                "no leg that was reached belongs to a mirror, and {} was not reached: a new mirror needs all of its legs",
+                Numbered(index)
             )
         } else {
             format!(
-                "the superblock of leg {index} is damaged, and no other leg has one: clear its last 2 MiB if what it holds may be lost"
+                "the superblock of {} is damaged, and no other leg has one: clear its last 2 MiB if what it holds may be lost",
+                Numbered(index)
             )
         }));
     }
@@ -181,14 +187,17 @@ fn reassemble(
     let layout = newest.layout;
     if let Some((other, _)) = records.iter().find(|(_, record)| record.layout.uuid != layout.uuid) {
         return Err(OpenError::new(format!(
-            "leg {first} and leg {other} belong to different mirrors: name the legs of one, or clear the last 2 MiB of those that are to join it"
+            "{} and {} belong to different mirrors: name the legs of one, or clear the last 2 MiB of those that are to join it",
+            Numbered(*first),
+            Numbered(*other)
         )));
     }
     matches_wishes(wishes, &layout)?;
     if let Some((index, record)) = records.iter().find(|(index, record)| usize::from(record.leg) != *index) {
         return Err(OpenError::new(format!(
-            "leg {} of the mirror stands in place {index}: write the legs in the order in which the mirror was made",
-            record.leg
+            "{} of the mirror stands in the place of {}: write the legs in the order in which the mirror was made",
+            Numbered(usize::from(record.leg)),
+            Numbered(*index)
         )));
     }
     let mut roles = agreed(records, newest)?;
@@ -223,7 +232,7 @@ fn reassemble(
 }
 
 fn list<'a>(legs: impl Iterator<Item = (usize, &'a Role)>) -> String {
-    let names: Vec<_> = legs.map(|(index, _)| format!("leg {index}")).collect();
+    let names: Vec<_> = legs.map(|(index, _)| Numbered(index).to_string()).collect();
     names.join(", ")
 }
 
@@ -276,8 +285,10 @@ fn refuse_split(
         });
         if let (true, Some(other)) = (alone, without) {
             return Err(OpenError::new(format!(
-                "leg {index} and leg {other} have each been used without the other: choose one, and clear the last 2 MiB of the other, whose \
-                 writes since then are lost"
+                "{} and {} have each been used without the other: choose one, and clear the last 2 MiB of the other, whose \
+                 writes since then are lost",
+                Numbered(*index),
+                Numbered(other)
             )));
         }
     }
@@ -311,12 +322,14 @@ fn refuse_unsure(
         None => Ok(()),
         Some(leg) if roles.get(leg).is_some_and(|role| role.content == Content::Blank) => {
             Err(OpenError::new(format!(
-                "leg {leg} is blank, and was in sync when the others were last used: it may have gone on without them; add degraded=1 if it was replaced \
-             and what the others have is to be used"
+                "{} is blank, and was in sync when the others were last used: it may have gone on without them; add degraded=1 if it was replaced \
+             and what the others have is to be used",
+                Numbered(leg)
             )))
         }
         Some(leg) => Err(OpenError::new(format!(
-            "leg {leg} was in sync when the others were last used, and cannot be reached: {remedy}"
+            "{} was in sync when the others were last used, and cannot be reached: {remedy}",
+            Numbered(leg)
         ))),
     }
 }
@@ -351,8 +364,11 @@ fn fits(layout: &Layout, legs: &[Option<Seen>]) -> Result<(), OpenError> {
         let Some(seen) = seen else { continue };
         if seen.room < needed || seen.block_size > layout.block_size {
             return Err(OpenError::new(format!(
-                "leg {index} has room for {} bytes of data in blocks of {}, and the mirror needs {needed} in blocks of {} or less",
-                seen.room, seen.block_size, layout.block_size
+                "{} has room for {} bytes of data in blocks of {}, and the mirror needs {needed} in blocks of {} or less",
+                Numbered(index),
+                seen.room,
+                seen.block_size,
+                layout.block_size
             )));
         }
     }
@@ -409,7 +425,7 @@ mod tests {
         let mut absent = blank(2);
         absent[1] = None;
         let refused = assemble(wishes(2), &absent, UUID).unwrap_err().to_string();
-        assert!(refused.contains("leg 1 was not reached"), "{refused}");
+        assert!(refused.contains("leg 2 was not reached"), "{refused}");
         let small =
             vec![Some(Seen { found: Found::Blank, holds_data: false, room: 1000, block_size: 512 }); 2];
         assert!(assemble(wishes(2), &small, UUID).unwrap_err().to_string().contains("larger volumes"));
@@ -426,13 +442,13 @@ mod tests {
         };
         assert!(assemble(wishes(2), &used(0, 2), UUID).is_ok(), "it is the source");
         let refused = assemble(wishes(2), &used(1, 2), UUID).unwrap_err().to_string();
-        assert!(refused.contains("leg 1") && refused.contains("overwrite=1"), "{refused}");
+        assert!(refused.contains("leg 2") && refused.contains("overwrite=1"), "{refused}");
         assert!(assemble(Wishes { overwrite: true, ..wishes(2) }, &used(1, 2), UUID).is_ok());
         let spare = assemble(Wishes { spares: 1, ..wishes(2) }, &used(1, 2), UUID).unwrap_err().to_string();
-        assert!(spare.contains("leg 1"), "{spare}");
+        assert!(spare.contains("leg 2"), "{spare}");
         let slabs = Wishes { copies: Some(2), slab: 1 << 20, ..wishes(3) };
         let refused = assemble(slabs, &used(0, 3), UUID).unwrap_err().to_string();
-        assert!(refused.contains("leg 0"), "slabs of others lie there: {refused}");
+        assert!(refused.contains("leg 1"), "slabs of others lie there: {refused}");
     }
 
     #[test]
@@ -479,7 +495,7 @@ mod tests {
     fn of_two_legs_one_that_was_in_sync_must_be_there() {
         let both = record(2, 0, 1, 1, &[0, 1]);
         let refused = assemble(wishes(2), &[both.clone(), None], UUID).unwrap_err().to_string();
-        assert!(refused.contains("leg 1") && refused.contains("degraded=1"), "{refused}");
+        assert!(refused.contains("leg 2") && refused.contains("degraded=1"), "{refused}");
         let forced = Wishes { degraded: true, ..wishes(2) };
         assert_eq!(in_sync(&assemble(forced, &[both.clone(), None], UUID).unwrap()), [0]);
         let alone = record(2, 0, 2, 1, &[0]);
@@ -490,10 +506,10 @@ mod tests {
         let plan = assemble(wishes(2), &replaced, UUID).unwrap();
         assert_eq!((in_sync(&plan), plan.roles[1].content), (vec![0], Content::Blank));
         let unsure = assemble(wishes(2), &[both, seen(Found::Blank)], UUID).unwrap_err().to_string();
-        assert!(unsure.contains("leg 1 is blank"), "{unsure}");
+        assert!(unsure.contains("leg 2 is blank"), "{unsure}");
         let stale_alone = [None, record(2, 1, 2, 1, &[0])];
         let refused = assemble(forced, &stale_alone, UUID).unwrap_err().to_string();
-        assert!(refused.contains("leg 0 had it last"), "{refused}");
+        assert!(refused.contains("leg 1 had it last"), "{refused}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Cleaner {
         }
         let mut state = with.shared.lock();
         self.due = None;
-        if !state.is_keeper(with.queue) || state.fenced || state.members.missing() > 0 {
+        if !state.is_keeper(with.queue) || state.refusal().is_some() || state.members.missing() > 0 {
             return false;
         }
         if with.now < self.look_at {
@@ -45,7 +45,9 @@ impl Cleaner {
         let mut regions = state.log.quiet(with.now);
         regions.retain(|quiet| !state.suspects.contains(quiet.region));
         if regions.is_empty() {
-            self.due = state.log.quiet_at().map(|at| at.max(self.look_at));
+            // Regions that are written now are quiet some time.
+            let soon = state.log.is_quiet_soon().then_some(self.look_at);
+            self.due = state.log.quiet_at().map(|at| at.max(self.look_at)).or(soon);
             return false;
         }
         let memberships = state.members.all_writable();
@@ -87,6 +89,11 @@ impl Cleaner {
             state.log.clean(&quiet);
         }
         true
+    }
+
+    /// True if nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flushing.is_none()
     }
 
     pub(crate) fn poll_timeout(&self, timeout: std::time::Duration) -> Option<Instant> {

@@ -9,9 +9,10 @@ use buf::{Account, BufList};
 use protocol::Instant;
 use volume::{Durability, Extent, Failure, Features, Operation, Outcome, VolumeErrorKind};
 
-use crate::limits::{CHUNK, PROBE};
+use crate::limits::{ATTENDANT, CHUNK, PROBE};
 use crate::members::{LegState, Medium, Membership};
-use crate::ports::{Owner, on_leg};
+use crate::placement::on_leg;
+use crate::ports::Owner;
 use crate::range_locks::{Holder, LockMode};
 use crate::shared::{CopiedRegion, State};
 use crate::spread::Spread;
@@ -66,12 +67,14 @@ pub(crate) struct Copier {
     account: Account,
     copy: Option<Copy>,
     due: Option<Instant>,
+    /// When a queue that does not attend begins, at the earliest.
+    begins_at: Option<Instant>,
 }
 
 impl Copier {
     /// Copies with memory of this account alone.
     pub(crate) fn new(account: Account) -> Self {
-        Self { account, copy: None, due: None }
+        Self { account, copy: None, due: None, begins_at: None }
     }
 
     /// Goes on with what is possible. True if anything happened.
@@ -108,7 +111,13 @@ impl Copier {
     fn begin(&mut self, with: &mut QueueParts<'_>) -> bool {
         self.due = None;
         let mut state = with.shared.lock();
-        if !state.is_keeper(with.queue) || state.fenced {
+        // Whoever was the keeper before may still copy.
+        if !state.is_keeper(with.queue) || state.refusal().is_some() || state.copying.is_some() {
+            return false;
+        }
+        let begins_at = *self.begins_at.get_or_insert(with.now + ATTENDANT);
+        if !state.attends(with.queue) && with.now < begins_at {
+            self.due = Some(begins_at);
             return false;
         }
         let (purpose, whole) = match next(&mut state, with.now) {
@@ -137,7 +146,7 @@ impl Copier {
         let Some(copy) = &mut self.copy else { return };
         (copy.step, copy.tried) = (Step::Locking, 0);
         let holder = Holder { queue: with.queue, number: COPY_LOCK };
-        let locked = with.shared.lock().locks.lock(holder, copy.chunk, LockMode::Exclusive);
+        let locked = with.shared.lock().locks.lock(holder, copy.chunk, LockMode::Exclusive).is_some();
         if locked {
             self.granted(with);
         }
@@ -173,10 +182,9 @@ impl Copier {
         let state = with.shared.lock();
         let placement = state.members.placement;
         let is_bad = |membership: &Membership| matches!(copy.purpose, Purpose::Repair(bad) if bad.leg == membership.leg);
-        let in_sync = state.members.in_sync(placement.row(copy.chunk.start));
-        let membership = in_sync
-            .into_iter()
-            .find(|membership| copy.tried & (1 << membership.leg) == 0 && !is_bad(membership))?;
+        let mut in_sync = state.members.in_sync(placement.row(copy.chunk.start));
+        let membership =
+            in_sync.find(|membership| copy.tried & (1 << membership.leg) == 0 && !is_bad(membership))?;
         let leg = state.members.leg(membership.leg)?;
         Some((membership, placement.block_on(leg.member?, copy.chunk.start), leg.medium.clone()?))
     }
@@ -342,7 +350,7 @@ impl Copier {
         let row = state.members.placement.row(whole.start);
         let differs =
             |membership: &Membership| !got.contains(membership) && !state.lacks(*membership, region);
-        let without = state.members.writable(row).into_iter().filter(differs).count();
+        let without = state.members.writable(row).filter(differs).count();
         // One of them was the source. What was left unfinished may still make them differ again.
         if state.suspects_rest_until <= with.now && without <= 1 {
             state.suspects.remove(region);
@@ -375,6 +383,11 @@ impl Copier {
         }
     }
 
+    /// True if nothing is being copied.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.copy.is_none()
+    }
+
     pub(crate) fn poll_timeout(&self, timeout: Duration) -> Option<Instant> {
         let late = match &self.copy {
             Some(Copy { step: Step::Writing(spread), .. }) => spread.deadline(timeout),
@@ -385,7 +398,7 @@ impl Copier {
 }
 
 fn unlock(with: &mut QueueParts<'_>) {
-    with.shared.lock().unlock(Holder { queue: with.queue, number: COPY_LOCK });
+    with.shared.lock().unlock(Holder { queue: with.queue, number: COPY_LOCK }, None);
 }
 
 fn first_chunk(whole: Extent, with: &QueueParts<'_>) -> Extent {
@@ -405,7 +418,7 @@ fn targets(state: &State, purpose: Purpose, chunk: Extent, source: Membership) -
         _ => false,
     };
     let row = state.members.placement.row(chunk.start);
-    let all = state.members.writable(row).into_iter();
+    let all = state.members.writable(row);
     all.filter(|membership| membership.leg != source.leg && needs(membership)).collect()
 }
 
@@ -428,7 +441,7 @@ fn next(state: &mut State, now: Instant) -> Result<(Purpose, Extent), Option<Ins
     let rested = state.suspects_rest_until <= now;
     while let Some(region) = state.suspects.first().filter(|_| rested) {
         let row = state.members.placement.row(state.log.extent(region).start);
-        if state.members.writable(row).len() > 1 {
+        if state.members.writable(row).nth(1).is_some() {
             break;
         }
         // There is nobody to differ from; who comes back gets all regions that were written.

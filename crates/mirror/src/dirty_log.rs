@@ -5,8 +5,6 @@
 //!
 //! A bit counts as durable only as long as every write of its part that has begun since carries it.
 
-use std::collections::HashMap;
-
 use protocol::Instant;
 use volume::Extent;
 
@@ -17,7 +15,7 @@ use crate::planted::{Fault, planted};
 use crate::slots::Slots;
 
 /// Writers of a region, and when the last one ended.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Activity {
     writers: u32,
     /// Writes that have begun; they tell what clocks of several cores cannot.
@@ -60,29 +58,33 @@ pub(crate) struct PartWrite {
 /// The log of one mirror, as all queues see it.
 #[derive(Debug)]
 pub(crate) struct DirtyLog {
-    region_blocks: u64,
+    /// A region's blocks are a power of two.
+    region_shift: u32,
     set: Bits,
     durable: Bits,
-    active: HashMap<u64, Activity>,
+    /// Of each region; it means something while the region is set.
+    activity: Vec<Activity>,
     parts: Vec<Part>,
+    /// A part may have to be written.
+    stale: bool,
     sequence: u64,
     /// No part is written before, as the last attempt failed.
     retry_at: Instant,
 }
 
 impl DirtyLog {
-    /// The log of `regions` regions of `region_blocks` blocks. Those of `dirty` are set already; nothing of it is durable yet.
+    /// The log of `regions` regions of `region_blocks` blocks, a power of two. Those of `dirty` are set already; nothing of it is durable yet.
     pub(crate) fn new(regions: u64, region_blocks: u64, dirty: Bits, sequence: u64, now: Instant) -> Self {
-        let active =
-            dirty.iter().map(|region| (region, Activity { writers: 0, begun: 0, last: now })).collect();
+        let activity = vec![Activity { last: now, ..Activity::default() }; wire::index(regions)];
         let part = Part { stale: true, ..Part::default() };
         let parts = vec![part; wire::index(bitmap::parts(regions))];
         Self {
-            region_blocks,
+            region_shift: region_blocks.trailing_zeros(),
             durable: Bits::new(regions),
             set: dirty,
-            active,
+            activity,
             parts,
+            stale: true,
             sequence,
             retry_at: now,
         }
@@ -91,12 +93,13 @@ impl DirtyLog {
     /// The regions that an extent touches.
     pub(crate) fn regions(&self, extent: Extent) -> std::ops::Range<u64> {
         let end = extent.start.saturating_add(extent.blocks);
-        extent.start / self.region_blocks..end.div_ceil(self.region_blocks)
+        let beyond = (end >> self.region_shift) + u64::from(end & ((1 << self.region_shift) - 1) != 0);
+        extent.start >> self.region_shift..beyond
     }
 
     /// The blocks of a region.
     pub(crate) fn extent(&self, region: u64) -> Extent {
-        Extent::new(region * self.region_blocks, self.region_blocks)
+        Extent::new(region << self.region_shift, 1 << self.region_shift)
     }
 
     /// The set bits.
@@ -104,7 +107,13 @@ impl DirtyLog {
         &self.set
     }
 
+    /// True if a part may have to be written, now or later.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale
+    }
+
     fn make_stale(&mut self, region: u64) {
+        self.stale = true;
         if let Some(part) = self.parts.get_mut(wire::index(region / PART_REGIONS)) {
             part.stale = true;
         }
@@ -112,16 +121,23 @@ impl DirtyLog {
 
     /// Somebody is about to change these blocks. True if that may be sent now: all bits are durable.
     pub(crate) fn begin_write(&mut self, extent: Extent, now: Instant) -> bool {
+        let mut durable = true;
         for region in self.regions(extent) {
-            let activity = self.active.entry(region).or_insert(Activity { writers: 0, begun: 0, last: now });
-            activity.writers += 1;
-            activity.begun += 1;
+            if let Some(activity) = self.activity.get_mut(wire::index(region)) {
+                activity.writers += 1;
+                activity.begun += 1;
+            }
+            durable &= self.durable.contains(region);
+            // A bit that is cleared may be on the legs still: it is durable then, until the part is written without it.
             if !self.set.contains(region) {
                 self.set.insert(region);
                 self.make_stale(region);
+                if let Some(activity) = self.activity.get_mut(wire::index(region)) {
+                    activity.last = now;
+                }
             }
         }
-        self.is_durable(extent)
+        durable || planted(Fault::SkippedBit)
     }
 
     /// True if the bits of all these blocks' regions are durable.
@@ -132,7 +148,7 @@ impl DirtyLog {
     /// What [`DirtyLog::begin_write`] was told of has ended, well or not.
     pub(crate) fn end_write(&mut self, extent: Extent, now: Instant) {
         for region in self.regions(extent) {
-            if let Some(activity) = self.active.get_mut(&region) {
+            if let Some(activity) = self.activity.get_mut(wire::index(region)) {
                 activity.writers = activity.writers.saturating_sub(1);
                 activity.last = now;
             }
@@ -142,6 +158,7 @@ impl DirtyLog {
     /// Every part is to be written again: a leg is about to be in sync that may not have them. What to ask [`DirtyLog::is_rewritten`] about.
     pub(crate) fn rewrite(&mut self) -> u64 {
         self.parts.iter_mut().for_each(|part| part.stale = true);
+        self.stale = true;
         self.sequence
     }
 
@@ -176,6 +193,7 @@ impl DirtyLog {
             part.writing = self.sequence;
             return Ok(PartWrite { part: number, slot, sequence: self.sequence });
         }
+        self.stale = self.parts.iter().any(|part| part.stale);
         Err(later)
     }
 
@@ -194,7 +212,7 @@ impl DirtyLog {
         if let Some(part) = self.parts.get_mut(wire::index(part)) {
             (part.writer, part.stale) = (None, true);
             part.carried.clear();
-            self.retry_at = retry_at;
+            (self.stale, self.retry_at) = (true, retry_at);
         }
     }
 
@@ -204,36 +222,51 @@ impl DirtyLog {
             (part.writer, part.stale) = (None, true);
             part.carried.clear();
             part.slots.abandon(now);
+            self.stale = true;
         }
     }
 
     /// Regions without a write for a while, whose bits may go once a flush that begins now has succeeded on all legs.
     pub(crate) fn quiet(&self, now: Instant) -> Vec<Quiet> {
         let is_quiet = |activity: &Activity| activity.writers == 0 && activity.last + CLEAN_AFTER <= now;
-        let quiet = self.active.iter().filter(|(_, activity)| is_quiet(activity));
-        quiet
-            .map(|(region, activity)| Quiet { region: *region, begun: activity.begun })
-            .take(CLEANED)
-            .collect()
+        let quiet = self.active().filter(|(_, activity)| is_quiet(activity));
+        quiet.map(|(region, activity)| Quiet { region, begun: activity.begun }).take(CLEANED).collect()
+    }
+
+    /// The regions that are set, and who writes to them.
+    fn active(&self) -> impl Iterator<Item = (u64, Activity)> {
+        let activity = |region: u64| self.activity.get(wire::index(region)).copied().unwrap_or_default();
+        self.set.iter().map(move |region| (region, activity(region)))
     }
 
     /// True if some region is to be cleared some time.
     pub(crate) fn is_quiet_soon(&self) -> bool {
-        !self.active.is_empty()
+        self.set.count() > 0
     }
 
     /// When [`DirtyLog::quiet`] will have something, at the earliest.
     pub(crate) fn quiet_at(&self) -> Option<Instant> {
-        let idle = self.active.values().filter(|activity| activity.writers == 0);
-        idle.map(|activity| activity.last + CLEAN_AFTER).min()
+        let idle = self.active().filter(|(_, activity)| activity.writers == 0);
+        idle.map(|(_, activity)| activity.last + CLEAN_AFTER).min()
+    }
+
+    /// Clears all bits: nothing is under way, and a flush has succeeded on all legs.
+    pub(crate) fn clean_all(&mut self) {
+        let quiet: Vec<u64> =
+            self.active().filter(|(_, activity)| activity.writers == 0).map(|(region, _)| region).collect();
+        for region in quiet {
+            self.set.remove(region);
+            self.durable.remove(region);
+            self.make_stale(region);
+        }
     }
 
     /// Clears the bits of those regions to which no write has begun since.
     pub(crate) fn clean(&mut self, regions: &[Quiet]) {
         for quiet in regions {
             let region = quiet.region;
-            if self.active.get(&region).is_some_and(|activity| activity.begun == quiet.begun) {
-                self.active.remove(&region);
+            let begun = self.activity.get(wire::index(region)).map(|activity| activity.begun);
+            if self.set.contains(region) && begun == Some(quiet.begun) {
                 self.set.remove(region);
                 self.durable.remove(region);
                 self.make_stale(region);

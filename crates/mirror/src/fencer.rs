@@ -8,6 +8,9 @@
 //! its other queues write, where registrants may. So it looks first, and registers only where nobody else has the leg; and only the holder has access there. Over iSCSI each queue is a nexus, and a registrant of its own: all of them write, and one that
 //! registers late lets nobody write but itself, which looks first. Others may read there: not every target lets a nexus that is not registered ask for the capacity
 //! under exclusive access.
+//!
+//! A leg that fails while the mirror is opened is opened anew later, and then the owner is another NVMe host to it. What the one before has taken has this owner's key, and is no access for
+//! the one that is there now: it is taken from it.
 
 use std::sync::Arc;
 
@@ -155,6 +158,8 @@ impl Fencer {
             _ => ReservationType::WriteExclusiveRegistrants,
         };
         let others: Vec<_> = view.registrations.iter().filter(|entry| entry.key != self.key).collect();
+        let is_host = matches!(own.registrant, Registrant::Host { .. });
+        let has_been_another = is_host && view.registrations.len() - others.len() > 1;
         let key_of = |holder: &Option<Registrant>| holder.as_ref().and_then(|holder| view.key_of(holder));
         match (&view.reservation, claim) {
             (Some((held, holder)), _)
@@ -162,7 +167,10 @@ impl Fencer {
                     && key_of(holder) == Some(self.key)
                     && (others.is_empty() || claim != Claim::Takeover) =>
             {
-                Fenced::Done
+                if !has_been_another {
+                    return Fenced::Done;
+                }
+                self.ask(Step::Preempting { victim: self.key, kind })
             }
             (None, Claim::Free) if !others.is_empty() => {
                 // They could write as soon as registrants may.
@@ -328,6 +336,30 @@ mod tests {
         leg = Reservations::default();
         run(&mut leg, &host(1), 11, Claim::Held).unwrap();
         assert!(leg.view().holds(&host(1)), "a leg that has forgotten is taken again");
+    }
+
+    #[test]
+    fn what_a_host_has_taken_that_this_owner_was_before_is_taken_from_it() {
+        for claim in [Claim::Free, Claim::Takeover] {
+            let mut leg = Reservations::default();
+            run(&mut leg, &host(1), 11, claim).unwrap();
+            run(&mut leg, &host(2), 11, claim).unwrap();
+            assert!(leg.view().holds(&host(2)) && leg.view().registrations.len() == 1);
+            assert!(!leg.view().access(&host(1)).read);
+            // It may not have come to the reservation.
+            let mut leg = Reservations::default();
+            leg.apply(&host(1), &Command::Register { key: None, new_key: 11, persist: None }).unwrap();
+            run(&mut leg, &host(2), 11, claim).unwrap();
+            assert!(leg.view().holds(&host(2)) && leg.view().registrations.len() == 1);
+        }
+        // Of another owner's leg that one has nothing but a registration.
+        let mut leg = Reservations::default();
+        run(&mut leg, &host(3), 33, Claim::Free).unwrap();
+        leg.apply(&host(1), &Command::Register { key: None, new_key: 11, persist: None }).unwrap();
+        run(&mut leg, &host(2), 11, Claim::Free).unwrap_err();
+        assert!(leg.view().holds(&host(3)));
+        run(&mut leg, &host(2), 11, Claim::Takeover).unwrap();
+        assert!(leg.view().holds(&host(2)) && leg.view().registrations.len() == 1);
     }
 
     #[test]

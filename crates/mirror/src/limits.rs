@@ -53,6 +53,10 @@ pub const TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two looks at a leg that is out, and between two attempts to record an epoch.
 pub const PROBE: Duration = Duration::from_secs(1);
 
+/// How long a keeper that does not attend the mirror waits before it begins to copy: whoever is to attend it opens its queue meanwhile, and no copy is cut off when the
+/// other is dropped.
+pub const ATTENDANT: Duration = Duration::from_secs(1);
+
 /// Time between two attempts to open a leg that was not there when the mirror was opened.
 pub const REOPEN: Duration = Duration::from_secs(10);
 
@@ -68,6 +72,10 @@ pub const ABANDONED: Duration = Duration::from_mins(1);
 
 /// How long a leg is out before a spare takes its place: longer than a machine takes to start again.
 pub const SPARE_AFTER: Duration = Duration::from_mins(2);
+
+/// How long leaving a mirror may take until its legs' reservations are given back, or are left as after a crash: a leg that does not answer is out after [`TIMEOUT`], and
+/// the record of that takes as long at most. Less than whoever leaves volumes waits.
+pub const LEAVE: Duration = Duration::from_secs(15);
 
 /// Time before a request is made again of a leg that had too much to do.
 pub const BUSY: Duration = Duration::from_millis(2);

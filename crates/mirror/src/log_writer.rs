@@ -39,6 +39,9 @@ impl LogWriter {
             return self.end(with);
         }
         let mut state = with.shared.lock();
+        if !state.departure.may_write() {
+            return false;
+        }
         let PartWrite { part, slot, sequence } = match state.log.claim(with.queue, with.now) {
             Ok(claimed) => claimed,
             Err(due) => {
@@ -97,6 +100,11 @@ impl LogWriter {
         }
         state.tell_all();
         true
+    }
+
+    /// True if nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.writing.is_none()
     }
 
     pub(crate) fn poll_timeout(&self, timeout: std::time::Duration) -> Option<Instant> {

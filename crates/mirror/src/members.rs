@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use protocol::Instant;
-use volume::{OpenError, Volume, VolumeErrorKind};
+use volume::{Extent, Features, OpenError, Volume, VolumeErrorKind};
 
 use crate::bits::Bits;
 use crate::limits::{PROBE, RESERVE, SPARE_AFTER, UNIT};
-use crate::placement::Placement;
+use crate::numbering::Numbered;
+use crate::placement::{Placement, on_leg};
 use crate::planted::{Fault, planted};
 use crate::slots::Slots;
 use crate::superblock::{Content, Layout, Role, Superblock, Version};
@@ -38,6 +39,8 @@ pub(crate) struct Medium {
     pub(crate) reserve: u64,
     /// Bytes in one of its blocks.
     pub(crate) block_size: u32,
+    /// It takes discards, and what was discarded reads as zeros.
+    pub(crate) discards: bool,
 }
 
 impl Medium {
@@ -47,7 +50,8 @@ impl Medium {
         let own = geometry.block_size;
         let reserve = geometry.blocks.checked_sub(RESERVE / u64::from(own))?;
         let factor = u64::from(block_size / own);
-        (reserve > 0 && factor > 0).then_some(Self { volume, factor, reserve, block_size: own })
+        let discards = volume.features().contains(Features::DISCARD);
+        (reserve > 0 && factor > 0).then_some(Self { volume, factor, reserve, block_size: own, discards })
     }
 
     /// Bytes for data.
@@ -175,20 +179,30 @@ impl Members {
         }
     }
 
+    /// True if all members are in sync, and the record says so: nothing is to be done for any leg.
+    pub(crate) fn are_well(&self) -> bool {
+        let is_well = |leg: &Leg| match leg.state {
+            LegState::InSync => true,
+            LegState::Spare => leg.medium.is_some(),
+            LegState::Resynchronizing | LegState::Out => false,
+        };
+        self.is_recorded() && self.legs.iter().all(is_well)
+    }
+
     fn holds(&self, leg: &Leg, row: u64) -> bool {
         leg.member.is_some_and(|member| self.placement.holds(member, row))
     }
 
-    fn memberships(&self, wanted: impl Fn(&Leg) -> bool) -> Vec<Membership> {
+    fn memberships(&self, wanted: impl Fn(&Leg) -> bool) -> impl Iterator<Item = Membership> {
         let in_order =
             self.preference.iter().filter_map(|index| self.legs.get(*index).map(|leg| (*index, leg)));
-        let memberships = in_order.filter(|(_, leg)| wanted(leg));
-        memberships.map(|(leg, found)| Membership { leg, tenure: found.tenure }).collect()
+        let memberships = in_order.filter(move |(_, leg)| wanted(leg));
+        memberships.map(|(leg, found)| Membership { leg, tenure: found.tenure })
     }
 
     /// The legs that have all data of a row, the preferred one first.
-    pub(crate) fn in_sync(&self, row: u64) -> Vec<Membership> {
-        self.memberships(|leg| {
+    pub(crate) fn in_sync(&self, row: u64) -> impl Iterator<Item = Membership> {
+        self.memberships(move |leg| {
             let serves = leg.state == LegState::InSync
                 || (planted(Fault::StaleLeg) && leg.state == LegState::Out && leg.medium.is_some());
             serves && self.holds(leg, row)
@@ -196,13 +210,13 @@ impl Members {
     }
 
     /// The legs that take writes of a row.
-    pub(crate) fn writable(&self, row: u64) -> Vec<Membership> {
-        self.memberships(|leg| leg.takes_writes() && self.holds(leg, row))
+    pub(crate) fn writable(&self, row: u64) -> impl Iterator<Item = Membership> {
+        self.memberships(move |leg| leg.takes_writes() && self.holds(leg, row))
     }
 
     /// The legs that take writes of any row.
     pub(crate) fn all_writable(&self) -> Vec<Membership> {
-        self.memberships(Leg::takes_writes)
+        self.memberships(Leg::takes_writes).collect()
     }
 
     pub(crate) fn leg(&self, leg: usize) -> Option<&Leg> {
@@ -217,6 +231,22 @@ impl Members {
     /// The leg's state, if the membership counts.
     pub(crate) fn state(&self, membership: Membership) -> Option<LegState> {
         self.legs.get(membership.leg).filter(|leg| leg.tenure == membership.tenure).map(|leg| leg.state)
+    }
+
+    /// Tells each leg that takes writes of these blocks, which lie in one slab, with its own blocks and whether it takes discards; it gets a request.
+    pub(crate) fn begin_writes(&mut self, extent: Extent, mut tell: impl FnMut(Membership, Extent, bool)) {
+        let row = self.placement.row(extent.start);
+        for index in &self.preference {
+            let Some(leg) = self.legs.get_mut(*index).filter(|leg| leg.takes_writes()) else { continue };
+            let (Some(medium), Some(member)) = (&leg.medium, leg.member) else { continue };
+            if !self.placement.holds(member, row) {
+                continue;
+            }
+            leg.outstanding += 1;
+            let at = self.placement.block_on(member, extent.start);
+            let place = on_leg(at, extent.blocks, medium.factor);
+            tell(Membership { leg: *index, tenure: leg.tenure }, place, medium.discards);
+        }
     }
 
     /// The legs get a request each.
@@ -329,7 +359,8 @@ impl Members {
             }
             if leg.state == LegState::InSync && !wrote.contains(&index) {
                 return Err(OpenError::new(format!(
-                    "leg {index} failed while the opening was recorded: open the mirror again"
+                    "{} failed while the opening was recorded: open the mirror again",
+                    Numbered(index)
                 )));
             }
         }
@@ -392,7 +423,8 @@ impl Members {
         if now < self.retry_at {
             return Err(Some(self.retry_at));
         }
-        let memberships = self.memberships(|leg| leg.takes_writes() && leg.member.is_some());
+        let memberships: Vec<_> =
+            self.memberships(|leg| leg.takes_writes() && leg.member.is_some()).collect();
         if memberships.len() < self.quorum() {
             // A record that only a minority has could be taken for one that holds.
             self.stuck = Some(VolumeErrorKind::Unreachable);

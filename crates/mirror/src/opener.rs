@@ -7,6 +7,7 @@ use names::{Source, VolumeUrl};
 use volume::{OpenError, OpenStage, Opener, Openers, PreparedOpen};
 
 use crate::fencer::Need;
+use crate::numbering::Numbered;
 use crate::opening::{Child, EntropySource, PreparedMirror};
 use crate::options::Options;
 use crate::shared::{Prepared, Reopen};
@@ -50,8 +51,9 @@ impl Opener for MirrorOpener {
         for (index, leg) in source.children.iter().enumerate() {
             if let Some(option) = fixed_identity(leg) {
                 return Err(OpenError::new(format!(
-                    "leg {index} has {option}=: a mirror is known to its legs by another name each time that it is opened, so that an owner that it was taken from can be \
-                     told from the next one; leave {option}= out"
+                    "{} has {option}=: a mirror is known to its legs by another name each time that it is opened, so that an owner that it was taken from can be \
+                     told from the next one; leave {option}= out",
+                    Numbered(index)
                 )));
             }
             let prepared = openers.prepare(leg);
@@ -82,7 +84,7 @@ impl Opener for MirrorOpener {
 /// True for a volume of this machine.
 fn is_local(url: &VolumeUrl) -> bool {
     match &url.source {
-        Source::Iscsi(_) | Source::Nvme(_) => false,
+        Source::Iscsi(_) | Source::Nvme(_) | Source::Nfs(_) => false,
         Source::Composite(composite) => composite.children.iter().all(is_local),
         _ => true,
     }
@@ -91,7 +93,7 @@ fn is_local(url: &VolumeUrl) -> bool {
 /// True for what no other host can reach, and for a mirror, whose own legs have the reservations.
 fn fences_itself(url: &VolumeUrl) -> bool {
     match &url.source {
-        Source::Iscsi(_) | Source::Nvme(_) => false,
+        Source::Iscsi(_) | Source::Nvme(_) | Source::Nfs(_) => false,
         Source::Composite(composite) => {
             composite.kind == KIND || composite.children.iter().all(fences_itself)
         }

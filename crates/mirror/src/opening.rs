@@ -16,7 +16,9 @@ use crate::dirty_log::DirtyLog;
 use crate::fencer::{Claim, Fenced, Fencer, Need};
 use crate::limits::{DEPTH, OPEN_WAIT, OWN_MEMORY, ZEROED_REGIONS};
 use crate::members::{Acknowledged, Assembled, Leg, LegState, Medium, Members, Record};
+use crate::numbering::Numbered;
 use crate::options::Options;
+use crate::releaser::Releaser;
 use crate::shared::{Reopen, Shape, Shared, State};
 use crate::superblock::{Content, Found};
 use crate::volume::Mirror;
@@ -56,6 +58,8 @@ enum LegStep {
     Known(Area),
     Recording,
     Recorded,
+    /// The mirror cannot be opened: what was asked last is answered, and then the leg's reservation given back.
+    Leaving(Option<Releaser>),
     Failed(String),
 }
 
@@ -67,12 +71,16 @@ struct LegOpening {
     medium: Option<(Arc<dyn Volume>, Box<dyn VolumeQueue>)>,
     waiting: Option<Request>,
     asked: bool,
+    /// The record was sent to it, and is not there for certain: it may come later.
+    unsettled: bool,
 }
 
 enum Stage {
     Reading,
     Bitmaps(Box<Plan>),
     Recording(Box<Members>, Box<Bits>, Box<Plan>),
+    /// It cannot be opened, and gives back what it has taken, until then at the latest.
+    Failing(OpenError, Instant),
     Over,
 }
 
@@ -105,6 +113,7 @@ impl PreparedOpen for PreparedMirror {
             medium: None,
             waiting: None,
             asked: false,
+            unsettled: false,
         };
         Box::new(MirrorOpening {
             legs: self.children.into_iter().map(open).collect(),
@@ -222,7 +231,7 @@ impl LegOpening {
                 data.pieces().iter().for_each(|piece| area.add(piece));
                 self.read(now, area, with.memory);
             }
-            (LegStep::Recording, Ok(_)) => self.step = LegStep::Recorded,
+            (LegStep::Recording, Ok(_)) => (self.step, self.unsettled) = (LegStep::Recorded, false),
             (_, Ok(_)) => self.fail("it answered something else when its own blocks were read"),
             (_, Err(VolumeErrorKind::ReservationConflict)) => {
                 return Err(OpenError::new(format!(
@@ -237,6 +246,39 @@ impl LegOpening {
 
     fn is_busy(&self) -> bool {
         self.asked || matches!(self.step, LegStep::Opening(_))
+    }
+
+    /// Begins to give back what this opening may have taken on the leg. A write that may still come is kept from the next owner's by a preemption alone: there it stays.
+    fn leave(&mut self, now: Instant, key: u64) {
+        if self.medium.is_none() || (self.unsettled && !self.asked) {
+            return self.fail("the mirror was not opened");
+        }
+        self.step = LegStep::Leaving(None);
+        if !self.asked {
+            self.go_on_leaving(now, key, None);
+        }
+    }
+
+    /// Goes on with that. True once it is over.
+    fn has_left(&mut self, now: Instant, key: u64) -> bool {
+        while matches!(self.step, LegStep::Leaving(_)) {
+            let Some(answer) = self.take(now) else { return false };
+            self.go_on_leaving(now, key, Some(answer));
+        }
+        true
+    }
+
+    fn go_on_leaving(&mut self, now: Instant, key: u64, answer: Option<Result<Outcome, VolumeErrorKind>>) {
+        let LegStep::Leaving(releaser) = &mut self.step else { return };
+        let next = match (releaser.as_mut(), answer) {
+            (Some(releaser), Some(answer)) => releaser.answered(answer),
+            (None, Some(Err(_))) if self.unsettled => None,
+            _ => Some(releaser.insert(Releaser::new(key)).operation()),
+        };
+        match next {
+            Some(operation) => self.ask(now, operation),
+            None => self.fail("the mirror was not opened"),
+        }
     }
 
     fn seen(&self) -> Option<Seen> {
@@ -329,7 +371,8 @@ impl MirrorOpening {
         }
         if let Some(index) = unread {
             return Err(OpenError::new(format!(
-                "leg {index} failed while its dirty log was read: open the mirror again"
+                "{} failed while its dirty log was read: open the mirror again",
+                Numbered(index)
             )));
         }
         if plan.fresh && usize::from(plan.layout.copies) < usize::from(plan.layout.legs - plan.layout.spares)
@@ -352,7 +395,7 @@ impl MirrorOpening {
                 first.copy_from_slice(&bytes);
             }
             let extent = Extent::new(medium.reserve + wire::widen(slot), 1);
-            leg.step = LegStep::Recording;
+            (leg.step, leg.unsettled) = (LegStep::Recording, true);
             let (data, durability) = (block.freeze().into(), Durability::Durable);
             leg.ask(now, Operation::Write { extent, data, durability });
         }
@@ -485,9 +528,25 @@ impl MirrorOpening {
                 self.stage = recording;
                 return Ok(self.finish(now));
             }
-            Stage::Over => return Ok(None),
+            decided @ (Stage::Failing(..) | Stage::Over) => {
+                self.stage = decided;
+                return Ok(None);
+            }
         }
         self.go_on(now)
+    }
+
+    /// It cannot be opened: whoever opens it next finds nothing of this owner on its legs, where they answer in time. What was taken over from somebody else stays: that one may still run, and
+    /// would have access again.
+    fn give_up(&mut self, now: Instant, why: OpenError) {
+        for leg in &mut self.legs {
+            if self.options.takeover {
+                leg.fail("the mirror was not opened");
+            } else {
+                leg.leave(now, self.key);
+            }
+        }
+        self.stage = Stage::Failing(why, now + OPEN_WAIT);
     }
 }
 
@@ -520,11 +579,26 @@ impl Opening for MirrorOpening {
         if matches!(self.stage, Stage::Over) {
             return None;
         }
-        match self.go_on(now) {
-            Ok(opened) => opened,
-            Err(why) => {
-                self.stage = Stage::Over;
-                Some(Err(OpenError::new(format!("{why}{}", self.errors()))))
+        if !matches!(self.stage, Stage::Failing(..)) {
+            match self.go_on(now) {
+                Ok(Some(Err(why))) => self.give_up(now, why),
+                Ok(opened) => return opened,
+                Err(why) => {
+                    let why = OpenError::new(format!("{why}{}", self.errors()));
+                    self.give_up(now, why);
+                }
+            }
+        }
+        let key = self.key;
+        let mut has_left = true;
+        for leg in &mut self.legs {
+            has_left &= leg.has_left(now, key);
+        }
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Failing(why, until) if has_left || until <= now => Some(Err(why)),
+            stage => {
+                self.stage = stage;
+                None
             }
         }
     }
@@ -536,6 +610,10 @@ impl Opening for MirrorOpening {
             _ => None,
         };
         let waits = self.legs.iter().any(|leg| matches!(leg.step, LegStep::Opening(_)));
-        self.legs.iter().filter_map(of_leg).chain(self.deadline.filter(|_| waits)).min()
+        let until = match &self.stage {
+            Stage::Failing(_, until) => Some(*until),
+            _ => self.deadline.filter(|_| waits),
+        };
+        self.legs.iter().filter_map(of_leg).chain(until).min()
     }
 }

@@ -48,7 +48,7 @@ impl Placement {
 
     /// True if a member holds a row.
     pub(crate) fn holds(self, member: usize, row: u64) -> bool {
-        self.members_of(row).any(|other| other == member)
+        self.is_whole() || self.members_of(row).any(|other| other == member)
     }
 
     /// Where a member has a block that it holds.
@@ -62,6 +62,11 @@ impl Placement {
         (turn * self.copies + copy) * self.slab + block % self.slab
     }
 
+    /// True if an extent has one part.
+    pub(crate) fn is_one_piece(self, extent: Extent) -> bool {
+        self.is_whole() || extent.start % self.slab + extent.blocks <= self.slab
+    }
+
     /// The parts of an extent that each lie in one slab.
     pub(crate) fn pieces(self, extent: Extent) -> impl Iterator<Item = Extent> {
         let (mut start, end) = (extent.start, extent.start.saturating_add(extent.blocks));
@@ -73,6 +78,11 @@ impl Placement {
             (blocks > 0).then_some(piece)
         })
     }
+}
+
+/// An extent of the mirror in a leg's blocks, where the leg has it from block `at` of the mirror's size.
+pub(crate) fn on_leg(at: u64, blocks: u64, factor: u64) -> Extent {
+    Extent::new(at.saturating_mul(factor), blocks.saturating_mul(factor))
 }
 
 #[cfg(test)]
@@ -111,6 +121,10 @@ mod tests {
             }
             let whole: Vec<_> = placement.pieces(Extent::new(0, size)).collect();
             prop_assert_eq!(whole.iter().map(|piece| piece.blocks).sum::<u64>(), size);
+            for piece in &whole {
+                prop_assert!(placement.is_one_piece(*piece));
+            }
+            prop_assert_eq!(placement.is_one_piece(Extent::new(0, size)), whole.len() <= 1);
             for piece in whole {
                 prop_assert_eq!(placement.row(piece.start), placement.row(piece.start + piece.blocks - 1));
             }

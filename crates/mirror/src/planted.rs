@@ -13,6 +13,8 @@ pub(crate) enum Fault {
     PreemptionWithoutAbort,
     /// A reservation lets all who are registered write, though an NVMe host is one registrant with all of its queues.
     SharedAccess,
+    /// The legs' reservations are given back while writes are under way.
+    EarlyRelease,
     /// A leg that has lost what it had acknowledged is taken for what it was.
     TrustedLiar,
 }

@@ -1,17 +1,18 @@
 //! One queue's way to all legs: the legs' own queues, what waits for room in them, and whose each request is.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use protocol::Instant;
 use volume::{
-    Completion, Extent, Failure, OpenError, Operation, Outcome, PollList, Polled, QueueContext, QueueFull,
-    Request, Tag, VolumeErrorKind, VolumeQueue,
+    Completion, Failure, OpenError, Operation, Outcome, PollList, Polled, QueueContext, QueueFull, Request,
+    Tag, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::fencer::{Claim, Fenced, Fencer, Need};
 use crate::members::Membership;
-use crate::shared::Shared;
+use crate::shared::{Shared, State};
+use crate::slab::Slab;
 
 /// Whose request to a leg it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,6 +27,8 @@ pub(crate) enum Owner {
     Copy,
     /// The flush before bits are cleared.
     Clean,
+    /// The flush before the mirror is left, and its reservation's way back.
+    Leave,
     /// A look at a leg that is out, and what follows until it is in sync.
     Probe,
 }
@@ -46,6 +49,12 @@ struct Child {
     changes: bool,
 }
 
+impl Default for Child {
+    fn default() -> Self {
+        Self { owner: Owner::Record, membership: Membership { leg: 0, tenure: 0 }, changes: false }
+    }
+}
+
 #[derive(Default)]
 struct Port {
     queue: Option<Box<dyn VolumeQueue>>,
@@ -59,7 +68,7 @@ struct Port {
     under_way: usize,
 }
 
-/// The tag of what a fencer asks; others begin at one.
+/// The tag of what a fencer asks; no number of a slab is zero.
 const FENCING: Tag = Tag(0);
 
 /// The legs' queues on one core.
@@ -68,15 +77,15 @@ pub(crate) struct Ports {
     context: QueueContext,
     polls: PollList,
     legs: Vec<Port>,
-    children: HashMap<u64, Child>,
-    last: u64,
+    /// What is under way, by tag.
+    children: Slab<Child>,
     /// Answers to what could not even be given to a leg.
     refused: Vec<Ended>,
     wanted: Vec<usize>,
     answers: Vec<Completion>,
 }
 
-/// The last tag that a request of this owner got, to cancel it by.
+/// The tag that a request got, to cancel it by; [`FENCING`] where the leg did not even take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent(Tag);
 
@@ -89,8 +98,7 @@ impl Ports {
             context: context.clone(),
             polls: PollList::new(legs, context.waker.clone()),
             legs: ports,
-            children: HashMap::new(),
-            last: 0,
+            children: Slab::default(),
             refused: Vec::new(),
             wanted: Vec::new(),
             answers: Vec::new(),
@@ -105,24 +113,23 @@ impl Ports {
         owner: Owner,
         operation: Operation,
     ) -> Sent {
-        self.last += 1;
-        let tag = Tag(self.last);
         let changes = operation.writes();
         if let Err(why) = self.open(membership.leg) {
             self.shared.lock().fail(membership, why.to_string(), now);
             let result = Err(Failure::of(operation, VolumeErrorKind::Unreachable));
             self.refused.push(Ended { owner, membership, result });
             self.context.waker.wake_by_ref();
-            return Sent(tag);
+            return Sent(FENCING);
         }
-        self.children.insert(tag.0, Child { owner, membership, changes });
+        let (number, child) = self.children.claim();
+        *child = Child { owner, membership, changes };
+        let tag = Tag(number);
         if let Some(port) = self.legs.get_mut(membership.leg) {
             if port.tenure != membership.tenure {
                 (port.tenure, port.fenced) = (membership.tenure, false);
             }
             port.under_way += 1;
-            port.backlog.push_back(Request { tag, operation });
-            port.push(now, &self.shared, membership.leg);
+            port.send(now, &self.shared, membership.leg, Request { tag, operation });
             self.polls.mark(membership.leg);
         }
         Sent(tag)
@@ -146,12 +153,12 @@ impl Ports {
 
     /// Asks that a read end soon.
     pub(crate) fn cancel(&mut self, membership: Membership, sent: Sent) {
-        let Some(port) = self.legs.get_mut(membership.leg) else { return };
+        let Some(port) = self.legs.get_mut(membership.leg).filter(|_| sent.0 != FENCING) else { return };
         let waiting = port.backlog.iter().position(|waiting| waiting.tag == sent.0);
         match (waiting.and_then(|index| port.backlog.remove(index)), &mut port.queue) {
             (Some(request), _) => {
                 port.under_way = port.under_way.saturating_sub(1);
-                if let Some(child) = self.children.remove(&request.tag.0) {
+                if let Some(child) = self.children.release(request.tag.0).copied() {
                     let result = request.failed(VolumeErrorKind::Cancelled).result;
                     self.refused.push(Ended { owner: child.owner, membership: child.membership, result });
                     self.context.waker.wake_by_ref();
@@ -166,13 +173,19 @@ impl Ports {
         }
     }
 
-    /// Polls the legs that want it. True if any did.
-    pub(crate) fn poll(&mut self, now: Instant, ended: &mut Vec<Ended>) -> bool {
-        let refused = std::mem::take(&mut self.refused);
-        let mut some = !refused.is_empty();
-        for answer in refused {
-            self.shared.lock().members.end(answer.membership.leg);
-            ended.push(answer);
+    /// Polls the legs that want it. True if any did. What they have answered is counted for them, and goes to `settle` with the lock held; what that gives back is added to
+    /// `ended`.
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        ended: &mut Vec<Ended>,
+        mut settle: impl FnMut(&mut State, Ended) -> Option<Ended>,
+    ) -> bool {
+        let mut some = !self.refused.is_empty();
+        if some {
+            let mut state = self.shared.lock();
+            self.refused.iter().for_each(|refused| state.members.end(refused.membership.leg));
+            ended.append(&mut self.refused);
         }
         let (mut wanted, mut answers) = (std::mem::take(&mut self.wanted), std::mem::take(&mut self.answers));
         self.polls.take(now, &mut wanted);
@@ -183,28 +196,10 @@ impl Ports {
             let Some(queue) = &mut port.queue else { continue };
             queue.poll(now, &mut answers);
             let gave = !answers.is_empty();
-            for Completion { tag, result } in answers.drain(..) {
-                if tag == FENCING {
-                    let claim = self.shared.lock().claim(leg, self.shared.shape.takeover);
-                    let refused = port.fenced(now, result.map_err(VolumeErrorKind::from), claim);
-                    if port.fenced
-                        && let Some(leg) = self.shared.lock().members.legs.get_mut(leg)
-                    {
-                        leg.reserved = true;
-                    }
-                    if let Some(refused) = refused {
-                        let children = &mut self.children;
-                        refuse(&self.shared, port, children, Refused { leg, now, why: refused }, ended);
-                        break;
-                    }
-                    continue;
-                }
-                port.under_way = port.under_way.saturating_sub(1);
-                if let Some(Child { owner, membership, .. }) = self.children.remove(&tag.0) {
-                    self.shared.lock().members.end(membership.leg);
-                    ended.push(Ended { owner, membership, result });
-                }
+            if gave {
+                self.take_answers(now, leg, &mut answers, ended, &mut settle);
             }
+            let Some(port) = self.legs.get_mut(leg) else { continue };
             port.push(now, &self.shared, leg);
             let timeout = port.queue.as_ref().and_then(|queue| queue.poll_timeout());
             let may_have_more = gave && (port.under_way > 0 || port.fencing.is_some());
@@ -214,6 +209,42 @@ impl Ports {
         some
     }
 
+    fn take_answers(
+        &mut self,
+        now: Instant,
+        leg: usize,
+        answers: &mut Vec<Completion>,
+        ended: &mut Vec<Ended>,
+        settle: &mut impl FnMut(&mut State, Ended) -> Option<Ended>,
+    ) {
+        let Some(port) = self.legs.get_mut(leg) else { return };
+        let fencing = if port.fencing.is_some() {
+            answers.iter().position(|answer| answer.tag == FENCING).map(|index| answers.swap_remove(index))
+        } else {
+            None
+        };
+        let mut state = self.shared.lock();
+        for Completion { tag, result } in answers.drain(..) {
+            port.under_way = port.under_way.saturating_sub(1);
+            if let Some(Child { owner, membership, .. }) = self.children.release(tag.0).copied() {
+                state.members.end(membership.leg);
+                ended.extend(settle(&mut state, Ended { owner, membership, result }));
+            }
+        }
+        drop(state);
+        if let Some(Completion { result, .. }) = fencing {
+            let claim = self.shared.lock().claim(leg, self.shared.shape.takeover);
+            let refused = port.fenced(now, result.map_err(VolumeErrorKind::from), claim);
+            let mut state = self.shared.lock();
+            if let Some(leg) = state.members.legs.get_mut(leg).filter(|_| port.fenced) {
+                leg.reserved = true;
+            }
+            if let Some(why) = refused {
+                refuse(&mut state, port, &mut self.children, Refused { leg, now, why }, ended);
+            }
+        }
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.polls.poll_timeout()
     }
@@ -221,7 +252,7 @@ impl Ports {
     /// Gives up all requests, which the legs may still carry out. Those of `owner`s that a request is behind are told by `changed`.
     pub(crate) fn abandon(&mut self, now: Instant) {
         let mut state = self.shared.lock();
-        for (_, child) in self.children.drain() {
+        for (_, child) in std::mem::take(&mut self.children).iter_mut() {
             if child.changes {
                 state.abandon(child.membership, child.owner == Owner::Copy, now);
             } else {
@@ -241,14 +272,13 @@ struct Refused {
 
 /// Another host has the leg, or it cannot be seen that none has: what waits for it fails.
 fn refuse(
-    shared: &Shared,
+    state: &mut State,
     port: &mut Port,
-    children: &mut HashMap<u64, Child>,
+    children: &mut Slab<Child>,
     refused: Refused,
     ended: &mut Vec<Ended>,
 ) {
     let Refused { leg, now, why } = refused;
-    let mut state = shared.lock();
     // A leg that this owner never had is not what it was taken over with.
     let was_held = state.members.leg(leg).is_some_and(|leg| leg.reserved);
     let membership = state.members.leg(leg).map(|found| Membership { leg, tenure: found.tenure });
@@ -270,7 +300,7 @@ fn refuse(
     (port.queue, port.fencing, port.fenced) = (None, None, false);
     for request in port.backlog.drain(..) {
         port.under_way = port.under_way.saturating_sub(1);
-        if let Some(Child { owner, membership, .. }) = children.remove(&request.tag.0) {
+        if let Some(Child { owner, membership, .. }) = children.release(request.tag.0).copied() {
             state.members.end(membership.leg);
             ended.push(Ended { owner, membership, result: request.failed(kind).result });
         }
@@ -297,6 +327,21 @@ impl Port {
                 None
             }
             refused => Some(refused),
+        }
+    }
+
+    /// Gives the leg a request, once it may have one and has room.
+    fn send(&mut self, now: Instant, shared: &Shared, leg: usize, request: Request) {
+        match &mut self.queue {
+            Some(queue) if self.fenced && self.backlog.is_empty() => {
+                if let Err(QueueFull(request)) = queue.submit(now, request) {
+                    self.backlog.push_back(request);
+                }
+            }
+            _ => {
+                self.backlog.push_back(request);
+                self.push(now, shared, leg);
+            }
         }
     }
 
@@ -327,9 +372,4 @@ impl Port {
             self.fencing = Some(fencer);
         }
     }
-}
-
-/// An extent of the mirror in a leg's blocks, where the leg has it from block `at` of the mirror's size.
-pub(crate) fn on_leg(at: u64, blocks: u64, factor: u64) -> Extent {
-    Extent::new(at.saturating_mul(factor), blocks.saturating_mul(factor))
 }

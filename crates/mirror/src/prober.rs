@@ -10,6 +10,7 @@ use crate::area::Area;
 use crate::bits::Bits;
 use crate::limits::{PROBE, REOPEN};
 use crate::members::{Acknowledged, LegState, Membership};
+use crate::numbering::Numbered;
 use crate::planted::{Fault, planted};
 use crate::ports::Owner;
 use crate::shared::{Prepared, State};
@@ -51,6 +52,24 @@ const TRANSFER: u32 = 1 << 20;
 impl Prober {
     /// Goes on with what is possible. True if anything happened.
     pub(crate) fn work(&mut self, with: &mut QueueParts<'_>, context: &QueueContext) -> bool {
+        let some = self.advance(with, context);
+        self.release(with);
+        some
+    }
+
+    /// Lets another queue bring legs back, if nothing of that is under way here.
+    fn release(&self, with: &QueueParts<'_>) {
+        if self.step.is_some() {
+            return;
+        }
+        let mut state = with.shared.lock();
+        if state.probing.take_if(|probing| *probing == with.queue).is_some() && !state.is_keeper(with.queue) {
+            // The keeper has waited for it.
+            state.tell_all();
+        }
+    }
+
+    fn advance(&mut self, with: &mut QueueParts<'_>, context: &QueueContext) -> bool {
         self.due = None;
         match self.step.take() {
             None => self.begin(with, context),
@@ -81,7 +100,7 @@ impl Prober {
 
     fn begin(&mut self, with: &mut QueueParts<'_>, context: &QueueContext) -> bool {
         let mut state = with.shared.lock();
-        if !state.is_keeper(with.queue) || state.fenced {
+        if !state.is_keeper(with.queue) || state.refusal().is_some() || state.probing.is_some() {
             return false;
         }
         if state.members.use_spare(with.now) {
@@ -91,6 +110,7 @@ impl Prober {
         let spare_at = state.members.spare_at();
         if let Some(membership) = copied(&state) {
             let mark = state.log.rewrite();
+            state.probing = Some(with.queue);
             state.tell_all();
             drop(state);
             self.step = Some(Step::Rewriting { membership, mark });
@@ -111,15 +131,19 @@ impl Prober {
             self.probe_at = with.now + PROBE;
             self.due = Some(self.probe_at);
             if let Some((membership, area)) = returned(&state, with.now) {
+                state.probing = Some(with.queue);
                 drop(state);
                 self.read(with, membership, area);
                 return true;
             }
         }
+        let (Some(leg), Some(reopen), true) = (absent, &with.shared.reopen, self.reopen_at <= with.now)
+        else {
+            return false;
+        };
+        state.probing = Some(with.queue);
         drop(state);
-        let (Some(leg), true) = (absent, self.reopen_at <= with.now) else { return false };
         self.reopen_at = with.now + REOPEN;
-        let Some(reopen) = &with.shared.reopen else { return false };
         let told = Arc::new(Mutex::new(None));
         self.step = Some(Step::Preparing { leg, told: Arc::clone(&told) });
         let waker = context.waker.clone();
@@ -240,6 +264,16 @@ impl Prober {
         membership: Membership,
         result: Result<Outcome, Failure>,
     ) {
+        self.handle_answer(with, membership, result);
+        self.release(with);
+    }
+
+    fn handle_answer(
+        &mut self,
+        with: &mut QueueParts<'_>,
+        membership: Membership,
+        result: Result<Outcome, Failure>,
+    ) {
         match (self.step.take(), result) {
             (Some(Step::Reading { membership: asked, mut area }), Ok(Outcome::Data(data)))
                 if asked == membership =>
@@ -292,6 +326,11 @@ impl Prober {
         self.step = Some(Step::Flushing);
         with.ports.send(with.now, membership, Owner::Probe, Operation::Flush);
         true
+    }
+
+    /// True if nothing is under way for a leg.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.step.is_none()
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
@@ -365,8 +404,9 @@ fn verdict(state: &State, leg: usize, found: &Found) -> Result<Content, OpenErro
             )))
         }
         Found::Record(record) if usize::from(record.leg) != leg => Err(OpenError::new(format!(
-            "it is leg {} of this mirror, and stands in the place of leg {leg}: write the legs in their order",
-            record.leg
+            "it is {} of this mirror, and stands in the place of {}: write the legs in their order",
+            Numbered(usize::from(record.leg)),
+            Numbered(leg)
         ))),
         Found::Record(_) => Ok(content),
         Found::Later(version) => Err(OpenError::new(format!(

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use buf::{Account, Pool};
 use protocol::Instant;
 use volume::{
-    Allocation, Completion, Operation, Outcome, QueueContext, QueueFull, Request, Tag, VolumeErrorKind,
-    VolumeQueue, shape,
+    Allocation, Completion, Operation, Outcome, QueueContext, QueueFull, Request, Tag, VolumeQueue, shape,
 };
 
 use crate::cleaner::Cleaner;
 use crate::copier::{COPY_LOCK, Copier};
+use crate::leaver::Leaver;
 use crate::limits::{OWN_MEMORY, ROUNDS};
 use crate::log_writer::LogWriter;
 use crate::ports::{Ended, Owner, Ports};
 use crate::prober::Prober;
 use crate::recorder::Recorder;
-use crate::shared::Shared;
-use crate::tasks::{QueueParts, Tasks};
+use crate::shared::{News, Shared};
+use crate::tasks::{QueueParts, Settling, Tasks};
 
 /// See the module.
 pub(crate) struct MirrorQueue {
@@ -32,11 +32,25 @@ pub(crate) struct MirrorQueue {
     cleaner: Cleaner,
     copier: Copier,
     prober: Prober,
+    leaver: Leaver,
+    /// What legs have answered that needs more than the lock.
     ended: Vec<Ended>,
+    /// Nothing but requests was under way when the chores were done last.
+    are_chores_idle: bool,
+    /// When they are to be done again at the latest.
+    chores_due: Option<Instant>,
     /// The last time that it was told.
     now: Instant,
     /// Legs have more to give at once.
     unfinished: bool,
+}
+
+/// What a look at the other queues' work came to.
+struct Heard {
+    /// They have done something.
+    some: bool,
+    /// They have not, and nothing is to be done but for requests, as far as the shared state shows.
+    is_quiet: bool,
 }
 
 /// The parts of a queue that an action of one of them needs.
@@ -53,8 +67,9 @@ macro_rules! parts {
 }
 
 impl MirrorQueue {
-    pub(crate) fn new(shared: &Arc<Shared>, context: &QueueContext) -> Self {
-        let id = shared.lock().add_queue(context.waker.clone());
+    /// A queue on this core. One that `attends` is the keeper as long as it is there.
+    pub(crate) fn new(shared: &Arc<Shared>, context: &QueueContext, attends: bool) -> Self {
+        let id = shared.lock().add_queue(context.waker.clone(), attends);
         Self {
             shared: Arc::clone(shared),
             context: context.clone(),
@@ -67,27 +82,30 @@ impl MirrorQueue {
             cleaner: Cleaner::default(),
             copier: Copier::new(Account::new(&context.pool)),
             prober: Prober::default(),
+            leaver: Leaver::default(),
             ended: Vec::new(),
+            are_chores_idle: false,
+            chores_due: None,
             now: Instant::ZERO,
             unfinished: true,
         }
     }
 
-    /// Looks at what other queues have done. True if that was anything.
-    fn hear(&mut self, now: Instant) -> bool {
-        let news = self.shared.lock().news(self.id);
-        let some = news.changed || !news.granted.is_empty();
-        for number in news.granted {
+    /// Looks at what other queues have done.
+    fn hear(&mut self, now: Instant) -> Heard {
+        let News { granted, changed, is_quiet } = self.shared.lock().news(self.id);
+        let some = changed || !granted.is_empty();
+        for number in granted {
             if number == COPY_LOCK {
                 self.copier.granted(parts!(self, now));
             } else {
                 self.tasks.granted(parts!(self, now), number);
             }
         }
-        if news.changed || self.tasks.poll_timeout().is_some_and(|at| at <= now) {
+        if changed || self.tasks.poll_timeout().is_some_and(|at| at <= now) {
             self.tasks.look(parts!(self, now));
         }
-        some
+        Heard { some, is_quiet: is_quiet && !some }
     }
 
     fn answer(&mut self, now: Instant, ended: Ended) {
@@ -98,25 +116,77 @@ impl MirrorQueue {
             Owner::Record => self.recorder.answered(with, membership, ended.result),
             Owner::Log => self.log_writer.answered(with, membership, ended.result),
             Owner::Copy => self.copier.answered(with, membership, ended.result),
+            Owner::Leave => self.leaver.answered(with, membership, ended.result),
             Owner::Clean => self.cleaner.answered(with, membership, ended.result),
             Owner::Probe => self.prober.answered(with, membership, ended.result),
         }
     }
 
-    /// Does once what can be done. True if anything was.
-    fn turn(&mut self, now: Instant) -> bool {
-        let mut some = self.hear(now);
-        some |= self.recorder.work(parts!(self, now));
-        some |= self.log_writer.work(parts!(self, now));
+    /// Polls the legs: what they have answered well ends at once, under one lock for each leg, and the rest one by one.
+    fn poll_legs(&mut self, now: Instant) -> bool {
+        let tasks = &mut self.tasks;
+        let with = Settling { shape: &self.shared.shape, queue: self.id, now };
+        let mut ended = std::mem::take(&mut self.ended);
+        let some = self.ports.poll(now, &mut ended, |state, ended| tasks.settle(state, &with, ended));
+        for ended in ended.drain(..) {
+            self.answer(now, ended);
+        }
+        self.ended = ended;
+        some
+    }
+
+    /// Does once what is done beside requests. True if anything was.
+    fn do_chores(&mut self, now: Instant) -> bool {
+        let mut some = false;
+        // What no request of this queue waits for is the keeper's: a queue is dropped once its requests have ended, and should leave nothing behind then.
+        let writes = !self.tasks.is_idle() || self.shared.lock().is_keeper(self.id);
+        if writes || !self.recorder.is_idle() {
+            some |= self.recorder.work(parts!(self, now));
+        }
+        if writes || !self.log_writer.is_idle() {
+            some |= self.log_writer.work(parts!(self, now));
+        }
         some |= self.cleaner.work(parts!(self, now));
         some |= self.copier.work(parts!(self, now));
         some |= self.prober.work(parts!(self, now), &self.context);
-        let mut ended = std::mem::take(&mut self.ended);
-        some |= self.ports.poll(now, &mut ended);
-        for answer in ended.drain(..) {
-            self.answer(now, answer);
+        let is_idle = self.tasks.is_idle() && self.chores_are_idle();
+        some |= self.leaver.work(parts!(self, now), is_idle);
+        self.are_chores_idle = !some && self.leaver.is_idle() && self.chores_are_idle();
+        self.chores_due = self.chores_timeout();
+        some
+    }
+
+    /// True if none of what is done beside requests is under way.
+    fn chores_are_idle(&self) -> bool {
+        self.recorder.is_idle()
+            && self.log_writer.is_idle()
+            && self.cleaner.is_idle()
+            && self.copier.is_idle()
+            && self.prober.is_idle()
+    }
+
+    /// When chores want to be done though nothing else happens.
+    fn chores_timeout(&self) -> Option<Instant> {
+        let timeout = self.shared.shape.timeout;
+        let deadlines = [
+            self.recorder.poll_timeout(timeout),
+            self.log_writer.poll_timeout(timeout),
+            self.cleaner.poll_timeout(timeout),
+            self.copier.poll_timeout(timeout),
+            self.prober.poll_timeout(),
+            self.leaver.poll_timeout(timeout),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Does once what can be done. True if anything was.
+    fn turn(&mut self, now: Instant) -> bool {
+        let Heard { mut some, is_quiet } = self.hear(now);
+        // Where all is well and nothing due there are no chores, and most turns find that.
+        if !is_quiet || !self.are_chores_idle || self.chores_due.is_some_and(|due| due <= now) {
+            some |= self.do_chores(now);
         }
-        self.ended = ended;
+        some |= self.poll_legs(now);
         some
     }
 
@@ -145,15 +215,15 @@ impl VolumeQueue for MirrorQueue {
         let fits = shape::check(&request.operation, shape.geometry, &shape.limits, shape.features);
         if let Err(kind) = fits {
             self.tasks.end(request.failed(kind));
-        } else if self.shared.lock().fenced {
-            self.tasks.end(request.failed(VolumeErrorKind::ReservationConflict));
         } else if request.operation.extent().is_some_and(|extent| extent.blocks == 0) {
-            self.tasks.end(Completion { tag: request.tag, result: Ok(nothing(request.operation)) });
+            let refusal = self.shared.lock().refusal();
+            self.tasks.end(match refusal {
+                Some(kind) => request.failed(kind),
+                None => Completion { tag: request.tag, result: Ok(nothing(request.operation)) },
+            });
         } else {
             self.tasks.begin(parts!(self, now), request);
         }
-        // What was given to legs is polled with the next poll of this queue.
-        self.wake();
         Ok(())
     }
 
@@ -182,17 +252,10 @@ impl VolumeQueue for MirrorQueue {
         if self.unfinished || self.tasks.has_ready() {
             return Some(self.now);
         }
-        let timeout = self.shared.shape.timeout;
-        let deadlines = [
-            self.tasks.poll_timeout(),
-            self.ports.poll_timeout(),
-            self.recorder.poll_timeout(timeout),
-            self.log_writer.poll_timeout(timeout),
-            self.cleaner.poll_timeout(timeout),
-            self.copier.poll_timeout(timeout),
-            self.prober.poll_timeout(),
-        ];
-        deadlines.into_iter().flatten().min()
+        [self.tasks.poll_timeout(), self.ports.poll_timeout(), self.chores_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

@@ -57,6 +57,9 @@ impl Recorder {
             return self.end(with);
         }
         let mut state = with.shared.lock();
+        if !state.departure.may_write() {
+            return false;
+        }
         let was_stuck = state.members.stuck().is_some();
         let begun = state.members.begin_record(with.queue, with.now);
         if !was_stuck && state.members.stuck().is_some() {
@@ -104,6 +107,11 @@ impl Recorder {
         state.members.end_record(epoch, spread.done(), spread.failure(), with.now);
         state.tell_all();
         true
+    }
+
+    /// True if nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.writing.is_none()
     }
 
     pub(crate) fn poll_timeout(&self, timeout: std::time::Duration) -> Option<Instant> {

@@ -6,14 +6,14 @@ use std::task::Waker;
 use std::time::Duration;
 
 use protocol::Instant;
-use volume::{Extent, Features, Geometry, Limits, Listeners, OpenError, Volume, VolumeErrorKind};
+use volume::{Extent, Features, Geometry, LeaveMode, Limits, Listeners, OpenError, Volume, VolumeErrorKind};
 
 use crate::bits::Bits;
 use crate::dirty_log::DirtyLog;
 use crate::fencer::{Claim, Need};
 use crate::limits::ABANDONED;
 use crate::members::{Dropped, LegState, Medium, Members, Membership};
-use crate::range_locks::{Holder, RangeLocks};
+use crate::range_locks::{Held, Holder, RangeLocks};
 
 /// Opens a leg that was not there when the mirror was opened, on another thread.
 pub(crate) trait Reopen: Send + Sync + std::fmt::Debug {
@@ -77,8 +77,11 @@ pub(crate) struct State {
     pub(crate) copying: Option<CopiedRegion>,
     /// When the next copy may begin.
     pub(crate) copy_at: Instant,
+    /// The queue that brings a leg back: who was the keeper before may still be at it. Two of them would open the leg twice, and be two hosts to it, of which one has the reservation.
+    pub(crate) probing: Option<u64>,
     /// A leg holds a reservation of somebody else: this mirror must not go on.
     pub(crate) fenced: bool,
+    pub(crate) departure: Departure,
     /// Attempts to write the log that failed, and why the last one did.
     pub(crate) log_failures: u64,
     pub(crate) log_error: Option<VolumeErrorKind>,
@@ -87,6 +90,58 @@ pub(crate) struct State {
     pub(crate) last_error: Option<String>,
     queues: Vec<QueueEntry>,
     last_queue: u64,
+    /// The queue that attends, if one did last.
+    attendant: Option<u64>,
+}
+
+/// How far the mirror is on its way to not being used any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// It is used.
+    No,
+    /// No request is taken any more; those under way end.
+    Wanted(LeaveMode),
+    /// Its reservations are given back: nothing is written any more.
+    Releasing(LeaveMode),
+    /// Its part is done; what its legs are made of is left.
+    Over(LeaveMode),
+}
+
+impl Departure {
+    /// True while this mirror has something to do about it.
+    pub(crate) fn is_under_way(self) -> bool {
+        matches!(self, Self::Wanted(_) | Self::Releasing(_))
+    }
+
+    /// True while records and bits may be written.
+    pub(crate) fn may_write(self) -> bool {
+        matches!(self, Self::No | Self::Wanted(_))
+    }
+
+    fn how(self) -> LeaveMode {
+        match self {
+            Self::No => LeaveMode::Configured,
+            Self::Wanted(how) | Self::Releasing(how) | Self::Over(how) => how,
+        }
+    }
+
+    /// The later way holds.
+    pub(crate) fn ask(&mut self, how: LeaveMode) {
+        *self = match self {
+            Self::No | Self::Wanted(_) => Self::Wanted(how),
+            Self::Releasing(_) => Self::Releasing(how),
+            Self::Over(_) => Self::Over(how),
+        };
+    }
+
+    pub(crate) fn release(&mut self) {
+        *self = Self::Releasing(self.how());
+    }
+
+    pub(crate) fn finish(&mut self) -> LeaveMode {
+        *self = Self::Over(self.how());
+        self.how()
+    }
 }
 
 /// See [`State::copying`].
@@ -102,6 +157,8 @@ pub(crate) struct News {
     /// Numbers whose locks were granted.
     pub(crate) granted: Vec<u64>,
     pub(crate) changed: bool,
+    /// See [`State::is_quiet`].
+    pub(crate) is_quiet: bool,
 }
 
 /// What became of a request that a leg failed.
@@ -132,7 +189,9 @@ impl State {
             repairs: VecDeque::new(),
             copying: None,
             copy_at: Instant::ZERO,
+            probing: None,
             fenced: false,
+            departure: Departure::No,
             log_failures: 0,
             log_error: None,
             path_changes: 0,
@@ -140,27 +199,61 @@ impl State {
             last_error: None,
             queues: Vec::new(),
             last_queue: 0,
+            attendant: None,
         }
     }
 
-    /// A new queue's number.
-    pub(crate) fn add_queue(&mut self, waker: Waker) -> u64 {
+    /// A new queue's number. `attends` says that it is the keeper from now on.
+    pub(crate) fn add_queue(&mut self, waker: Waker, attends: bool) -> u64 {
         self.last_queue += 1;
-        self.queues.push(QueueEntry { id: self.last_queue, waker, granted: Vec::new(), changed: true });
+        let place = if attends { 0 } else { self.queues.len() };
+        self.attendant = if attends { Some(self.last_queue) } else { self.attendant };
+        let entry = QueueEntry { id: self.last_queue, waker, granted: Vec::new(), changed: true };
+        self.queues.insert(place, entry);
         self.last_queue
     }
 
-    /// True for the queue that does what is to be done once for all queues: the oldest.
+    /// True for the queue that does what is to be done once for all queues: the one that attends, or the oldest.
     pub(crate) fn is_keeper(&self, queue: u64) -> bool {
         self.queues.first().is_some_and(|first| first.id == queue)
     }
 
+    /// True if nobody else has a queue.
+    pub(crate) fn has_one_queue(&self) -> bool {
+        self.queues.len() == 1
+    }
+
+    /// Why no request is taken any more, if that is so.
+    pub(crate) fn refusal(&self) -> Option<VolumeErrorKind> {
+        match self.departure {
+            _ if self.fenced => Some(VolumeErrorKind::ReservationConflict),
+            Departure::No => None,
+            _ => Some(VolumeErrorKind::ShuttingDown),
+        }
+    }
+
+    /// True for a queue that attends the mirror.
+    pub(crate) fn attends(&self, queue: u64) -> bool {
+        self.attendant == Some(queue)
+    }
+
     /// What has happened for a queue since it last asked.
     pub(crate) fn news(&mut self, queue: u64) -> News {
+        let is_quiet = self.is_quiet();
         let Some(entry) = self.queues.iter_mut().find(|entry| entry.id == queue) else {
             return News::default();
         };
-        News { granted: std::mem::take(&mut entry.granted), changed: std::mem::take(&mut entry.changed) }
+        let (granted, changed) = (std::mem::take(&mut entry.granted), std::mem::take(&mut entry.changed));
+        News { granted, changed, is_quiet }
+    }
+
+    /// True if nothing is to be done but what requests ask for, and what falls due by time.
+    fn is_quiet(&self) -> bool {
+        !self.log.is_stale()
+            && self.departure == Departure::No
+            && self.members.are_well()
+            && self.suspects.count() == 0
+            && self.repairs.is_empty()
     }
 
     /// Has `waker` woken when the path has changed.
@@ -202,11 +295,13 @@ impl State {
         }
     }
 
-    /// Unlocks what a queue has locked by this number.
-    pub(crate) fn unlock(&mut self, holder: Holder) {
+    /// Unlocks what a queue has locked by this number, in this place if it knows.
+    pub(crate) fn unlock(&mut self, holder: Holder, held: Option<Held>) {
         let mut granted = Vec::new();
-        self.locks.unlock(holder, &mut granted);
-        self.tell_granted(granted);
+        self.locks.unlock(holder, held, &mut granted);
+        if !granted.is_empty() {
+            self.tell_granted(granted);
+        }
     }
 
     /// A leg failed a request: it goes out, unless it is the last.
@@ -273,6 +368,7 @@ impl State {
         self.tell_granted(granted);
         self.members.forget_queue(queue, now);
         self.log.forget_queue(queue, now);
+        self.probing.take_if(|probing| *probing == queue);
         self.tell_all();
     }
 

@@ -1,6 +1,7 @@
 //! What a mirror's legs do, for people and programs.
 
 use crate::members::LegState;
+use crate::numbering::Numbered;
 
 /// A mirror as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,16 +44,15 @@ impl Status {
 
 impl LegStatus {
     fn last_error(&self, index: usize) -> Option<String> {
+        let leg = Numbered(index);
         let why = self.error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
         match self.state {
             LegState::InSync => None,
             LegState::Spare => {
-                self.error.as_ref().map(|error| format!("spare {index}, {}: {error}", self.url))
+                self.error.as_ref().map(|error| format!("{leg}, {}, is a spare: {error}", self.url))
             }
-            LegState::Out => Some(format!("leg {index}, {}, is out{why}", self.url)),
-            LegState::Resynchronizing => {
-                Some(format!("leg {index}, {}, lacks {} bytes{why}", self.url, self.left))
-            }
+            LegState::Out => Some(format!("{leg}, {}, is out{why}", self.url)),
+            LegState::Resynchronizing => Some(format!("{leg}, {}, lacks {} bytes{why}", self.url, self.left)),
         }
     }
 }

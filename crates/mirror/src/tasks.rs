@@ -3,24 +3,25 @@
 //! A request locks its blocks. What changes something waits for its dirty bits, goes to every leg that takes writes, and is acknowledged when every leg that
 //! is in sync has it and the record says which those are. What reads goes to one leg, and to the next where that fails.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use buf::{Buf, BufList, Pool};
 use protocol::Instant;
 use volume::{
-    Allocation, ComparedWrite, Completion, Durability, Extent, Failure, Features, Operation, Outcome,
-    Request, Tag, VolumeErrorKind,
+    Allocation, ComparedWrite, Completion, Durability, Extent, Failure, Operation, Outcome, Request, Tag,
+    VolumeErrorKind,
 };
 
 use crate::compare::first_difference;
 use crate::limits::BUSY;
-use crate::members::{LegState, Medium, Membership};
+use crate::members::{LegState, Membership};
+use crate::placement::on_leg;
 use crate::planted::{Fault, planted};
-use crate::ports::{Ended, Owner, Ports, Sent, on_leg};
-use crate::range_locks::{Holder, LockMode};
-use crate::shared::{Failed, Repair, Shared, State};
+use crate::ports::{Ended, Owner, Ports, Sent};
+use crate::range_locks::{Held, Holder, LockMode};
+use crate::shared::{Failed, Repair, Shape, Shared, State};
+use crate::slab::Slab;
 use crate::spread::late;
 
 /// What a request needs beside itself.
@@ -33,7 +34,19 @@ pub(crate) struct QueueParts<'a> {
     pub(crate) now: Instant,
 }
 
+/// What an answer needs that is settled with the lock held.
+pub(crate) struct Settling<'a> {
+    pub(crate) shape: &'a Shape,
+    pub(crate) queue: u64,
+    pub(crate) now: Instant,
+}
+
 impl QueueParts<'_> {
+    /// As whom a request of this queue locks its blocks.
+    fn holder(&self, number: u64) -> Holder {
+        Holder { queue: self.queue, number }
+    }
+
     /// A buffer of the queue's own, or of the heap where that is used up.
     pub(crate) fn buffer(&self, len: usize) -> Buf {
         self.memory.take(len).unwrap_or_else(|| Buf::zeroed(len))
@@ -57,6 +70,8 @@ enum Work {
 enum Stage {
     /// It waits for its blocks.
     Locking,
+    /// One leg reads all of it, by this tag since then: the usual way of a read, which needs no parts.
+    Forwarded(Membership, Sent, Instant),
     /// One leg for each part reads.
     Reading,
     /// It waits for its dirty bits; attempts to write them had failed so many times before.
@@ -85,17 +100,45 @@ struct ReadPart {
     outcome: Option<Outcome>,
 }
 
+impl ReadPart {
+    fn new(extent: Extent, memory: Option<Buf>) -> Self {
+        Self {
+            extent,
+            factor: 1,
+            tried: 0,
+            unreadable: Vec::new(),
+            sent: None,
+            again_at: None,
+            failure: None,
+            memory,
+            outcome: None,
+        }
+    }
+}
+
 /// A part of something that changes: what lies in one slab, on one leg.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct WritePart {
     extent: Extent,
     /// Where it is in the request's data.
     offset: usize,
     membership: Membership,
+    /// The leg's own blocks.
+    place: Extent,
+    /// The leg takes discards.
+    discards: bool,
     end: Option<bool>,
     again_at: Option<Instant>,
 }
 
+impl WritePart {
+    fn flush(membership: Membership) -> Self {
+        let none = Extent::new(0, 0);
+        Self { extent: none, offset: 0, membership, place: none, discards: false, end: None, again_at: None }
+    }
+}
+
+/// A request. Its place is used again by others, with the memory of its parts.
 #[derive(Debug)]
 struct Task {
     tag: Tag,
@@ -103,6 +146,8 @@ struct Task {
     extent: Extent,
     stage: Stage,
     begun: Instant,
+    /// Where its blocks are locked, if that was at once.
+    held: Option<Held>,
     /// The dirty log knows of it.
     logged: bool,
     cancelled: bool,
@@ -113,14 +158,42 @@ struct Task {
     failure: Option<VolumeErrorKind>,
 }
 
+impl Default for Task {
+    fn default() -> Self {
+        Self {
+            tag: Tag(0),
+            work: Work::Flush,
+            extent: Extent::new(0, 0),
+            stage: Stage::Locking,
+            begun: Instant::ZERO,
+            held: None,
+            logged: false,
+            cancelled: false,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            first: None,
+            failure: None,
+        }
+    }
+}
+
 /// The requests of one queue.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    under_way: BTreeMap<u64, Task>,
-    last: u64,
+    under_way: Slab<Task>,
     ready: Vec<Completion>,
     /// No request has a deadline before.
     deadline: Option<Instant>,
+    /// Memory for the numbers of all requests.
+    numbers: Vec<u64>,
+}
+
+/// How far an answer settles a request.
+enum Settled {
+    /// More is to be done for it than to note that.
+    Not,
+    Part,
+    Whole,
 }
 
 /// What a task does next.
@@ -145,6 +218,11 @@ impl Tasks {
         done.append(&mut self.ready);
     }
 
+    /// True if no request is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.under_way.len() == 0
+    }
+
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -154,10 +232,6 @@ impl Tasks {
         self.deadline
     }
 
-    fn look_at(&mut self, at: Instant) {
-        self.deadline = Some(self.deadline.map_or(at, |deadline| deadline.min(at)));
-    }
-
     /// Begins a request that fits the volume and is not empty.
     pub(crate) fn begin(&mut self, with: &mut QueueParts<'_>, request: Request) {
         let Request { tag, operation } = request;
@@ -165,31 +239,26 @@ impl Tasks {
         let Some(work) = Work::of(operation) else {
             return self.end(Completion::failed(tag, VolumeErrorKind::Unsupported));
         };
-        self.last += 1;
-        let number = self.last;
-        let task = Task {
-            tag,
-            stage: Stage::Locking,
-            begun: with.now,
-            logged: false,
-            cancelled: false,
-            reads: Vec::new(),
-            writes: Vec::new(),
-            first: None,
-            failure: None,
-            work,
-            extent,
-        };
-        let locked = {
-            let mut state = with.shared.lock();
-            let mode = task.work.lock_mode();
-            let holder = Holder { queue: with.queue, number };
-            mode.is_none_or(|mode| state.locks.lock(holder, extent, mode))
-        };
-        self.under_way.insert(number, task);
-        if locked {
-            self.granted(with, number);
+        let mode = work.lock_mode();
+        let (number, task) = self.under_way.claim();
+        task.begin(tag, work, extent, with.now);
+        let shared = with.shared;
+        let mut state = shared.lock();
+        if let Some(kind) = state.refusal() {
+            drop(state);
+            let result = task.fail(kind);
+            task.forget();
+            self.under_way.release(number);
+            return self.end(Completion { tag, result });
         }
+        if let Some(mode) = mode {
+            task.held = state.locks.lock(Holder { queue: with.queue, number }, extent, mode);
+            if task.held.is_none() {
+                return;
+            }
+        }
+        let next = task.start(with, state, number);
+        self.go_on(with, number, next);
     }
 
     /// The request has its blocks.
@@ -198,11 +267,8 @@ impl Tasks {
             if task.stage != Stage::Locking {
                 return Next::Wait;
             }
-            match task.work {
-                Work::Flush => task.write(with, number),
-                _ if task.work.changes() => task.log(with, number),
-                _ => task.read(with, number),
-            }
+            let shared = with.shared;
+            task.start(with, shared.lock(), number)
         });
     }
 
@@ -212,25 +278,53 @@ impl Tasks {
         number: u64,
         act: impl FnOnce(&mut Task, &mut QueueParts<'_>) -> Next,
     ) {
-        let Some(mut task) = self.under_way.remove(&number) else { return };
-        match act(&mut task, with) {
+        let Some(task) = self.under_way.get_mut(number) else { return };
+        let next = act(task, with);
+        self.go_on(with, number, next);
+    }
+
+    fn go_on(&mut self, with: &QueueParts<'_>, number: u64, next: Next) {
+        match next {
             Next::Wait => {
-                if let Some(deadline) = task.deadline(with.shared.shape.timeout) {
-                    self.look_at(deadline);
-                }
-                self.under_way.insert(number, task);
+                let task = self.under_way.get_mut(number);
+                look_at(&mut self.deadline, task.and_then(|task| task.deadline(with.shared.shape.timeout)));
             }
             Next::End(result) => {
-                task.release(with, number, result.is_ok());
+                let Some(task) = self.under_way.release(number) else { return };
+                task.release(&mut with.shared.lock(), with.holder(number), result.is_ok(), with.now);
                 self.ready.push(Completion { tag: task.tag, result });
             }
         }
+    }
+
+    /// Takes what a leg has answered as far as that needs nothing but the lock: what is well and no news. Otherwise gives it back, for [`Tasks::answered`].
+    pub(crate) fn settle(&mut self, state: &mut State, with: &Settling<'_>, ended: Ended) -> Option<Ended> {
+        let Owner::Task { task: number, part } = ended.owner else { return Some(ended) };
+        let task = self.under_way.get_mut(number)?;
+        match task.settles(state, with, part, &ended.result) {
+            Settled::Not => return Some(ended),
+            Settled::Part => {
+                look_at(&mut self.deadline, task.first.map(|first| first + with.shape.timeout));
+            }
+            Settled::Whole => {
+                let reads = matches!(task.work, Work::Read { .. });
+                let result = if reads { ended.result } else { Ok(Outcome::Done) };
+                self.ready.push(Completion { tag: task.tag, result });
+                task.release(state, Holder { queue: with.queue, number }, true, with.now);
+                self.under_way.release(number);
+            }
+        }
+        None
     }
 
     /// A leg has ended a part of a request.
     pub(crate) fn answered(&mut self, with: &mut QueueParts<'_>, number: u64, part: usize, ended: Ended) {
         self.with_task(with, number, |task, with| match task.stage {
             Stage::Reading => task.has_read(with, number, part, ended),
+            Stage::Forwarded(..) => {
+                task.take_apart();
+                task.has_read(with, number, part, ended)
+            }
             _ => task.has_written(with, part, ended),
         });
     }
@@ -238,19 +332,22 @@ impl Tasks {
     /// Legs, log or record have changed, or it is time: every request looks what that means for it.
     pub(crate) fn look(&mut self, with: &mut QueueParts<'_>) {
         self.deadline = None;
-        let numbers: Vec<u64> = self.under_way.keys().copied().collect();
-        for number in numbers {
+        let mut numbers = std::mem::take(&mut self.numbers);
+        numbers.extend(self.under_way.iter_mut().map(|(number, _)| number));
+        for number in numbers.drain(..) {
             self.with_task(with, number, |task, with| task.look(with, number));
         }
+        self.numbers = numbers;
     }
 
     /// Asks that a request end soon: one that waits ends, one that reads is cancelled on its leg, one that writes goes on, as legs would differ.
     pub(crate) fn cancel(&mut self, with: &mut QueueParts<'_>, tag: Tag) {
-        let found = self.under_way.iter().find(|(_, task)| task.tag == tag).map(|(number, _)| *number);
+        let found = self.under_way.iter_mut().find(|(_, task)| task.tag == tag).map(|(number, _)| number);
         let Some(number) = found else { return };
         self.with_task(with, number, |task, with| match task.stage {
             Stage::Locking | Stage::Logging(_) => Next::End(task.fail(VolumeErrorKind::Cancelled)),
-            Stage::Reading => {
+            Stage::Reading | Stage::Forwarded(..) => {
+                task.take_apart();
                 task.cancelled = true;
                 for (membership, sent, _) in task.reads.iter().filter_map(|part| part.sent) {
                     with.ports.cancel(membership, sent);
@@ -263,7 +360,7 @@ impl Tasks {
 
     /// The queue is gone: what it was writing is left unfinished.
     pub(crate) fn abandon(&mut self, state: &mut State, now: Instant) {
-        for task in std::mem::take(&mut self.under_way).into_values() {
+        for (_, task) in std::mem::take(&mut self.under_way).iter_mut() {
             if task.logged {
                 if !task.writes.is_empty() {
                     state.suspect(task.extent);
@@ -319,21 +416,95 @@ impl Task {
         Err(Failure { kind, memory })
     }
 
-    /// Lets the blocks go, and the log know.
-    fn release(&mut self, with: &mut QueueParts<'_>, number: u64, well: bool) {
-        let mut state = with.shared.lock();
+    /// Begins in a place that another request has left.
+    fn begin(&mut self, tag: Tag, work: Work, extent: Extent, now: Instant) {
+        (self.tag, self.work, self.extent, self.begun) = (tag, work, extent, now);
+        (self.stage, self.held, self.logged, self.cancelled) = (Stage::Locking, None, false, false);
+        (self.first, self.failure) = (None, None);
+    }
+
+    /// It has its blocks: what changes something is logged, what reads is asked for.
+    fn start(&mut self, with: &mut QueueParts<'_>, mut state: MutexGuard<'_, State>, number: u64) -> Next {
+        match self.work {
+            Work::Flush => self.write(with, state, number),
+            Work::Read { .. } => {
+                let Some((membership, extent)) = self.place_to_read(&mut state) else {
+                    drop(state);
+                    return self.read(with, number);
+                };
+                drop(state);
+                self.forward(with, number, membership, extent);
+                Next::Wait
+            }
+            _ if self.work.changes() => self.log(with, state, number),
+            _ => {
+                drop(state);
+                self.read(with, number)
+            }
+        }
+    }
+
+    /// Lets the blocks go, and the log know, and drops what it holds.
+    fn release(&mut self, state: &mut State, holder: Holder, well: bool, now: Instant) {
         if self.logged {
-            state.log.end_write(self.extent, with.now);
+            state.log.end_write(self.extent, now);
             if !well && !self.writes.is_empty() {
                 state.suspect(self.extent);
             }
         }
         if self.work.lock_mode().is_some() {
-            state.unlock(Holder { queue: with.queue, number });
+            state.unlock(holder, self.held);
+        }
+        self.forget();
+    }
+
+    /// Drops the memory that it has been given: its place may stay unused for long.
+    fn forget(&mut self) {
+        self.work = Work::Flush;
+        self.reads.clear();
+        self.writes.clear();
+    }
+
+    /// How far an answer settles the request, if nothing else is to be done for it.
+    fn settles(
+        &mut self,
+        state: &State,
+        with: &Settling<'_>,
+        part: usize,
+        result: &Result<Outcome, Failure>,
+    ) -> Settled {
+        if state.fenced || planted(Fault::EarlyAcknowledgement) {
+            return Settled::Not;
+        }
+        match (self.stage, result) {
+            (Stage::Forwarded(..), Ok(Outcome::Data(data))) => {
+                let whole = bytes(self.extent.blocks, with.shape.geometry.block_size);
+                if data.len() == whole { Settled::Whole } else { Settled::Not }
+            }
+            (Stage::Writing, Ok(_)) => {
+                let (mut all_ended, mut all_well) = (true, self.failure.is_none());
+                for (index, other) in self.writes.iter().enumerate() {
+                    if index != part {
+                        all_ended &= other.end.is_some();
+                        all_well &= other.end != Some(false);
+                    }
+                }
+                if all_ended && !(all_well && state.members.is_recorded()) {
+                    return Settled::Not;
+                }
+                let Some(part) = self.writes.get_mut(part) else { return Settled::Not };
+                part.end = Some(true);
+                self.first.get_or_insert(with.now);
+                if all_ended { Settled::Whole } else { Settled::Part }
+            }
+            _ => Settled::Not,
         }
     }
 
     fn deadline(&self, timeout: Duration) -> Option<Instant> {
+        if let Stage::Forwarded(_, _, at) = self.stage {
+            return Some(at + timeout);
+        }
         let reads = self.reads.iter().filter(|part| part.outcome.is_none());
         let read = reads.filter_map(|part| part.again_at.or(part.sent.map(|(_, _, at)| at + timeout))).min();
         let again = self.writes.iter().filter_map(|part| part.again_at).min();
@@ -348,14 +519,18 @@ impl Task {
         }
         match self.stage {
             Stage::Locking => Next::Wait,
-            Stage::Reading => self.look_at_reads(with, number),
+            Stage::Forwarded(_, _, at) if at + with.shared.shape.timeout > with.now => Next::Wait,
+            Stage::Reading | Stage::Forwarded(..) => {
+                self.take_apart();
+                self.look_at_reads(with, number)
+            }
             Stage::Logging(failures) => {
-                let state = with.shared.lock();
+                let shared = with.shared;
+                let state = shared.lock();
                 let (ready, failed) = (state.log.is_durable(self.extent), state.log_failures != failures);
                 let error = state.log_error.filter(|_| failed);
-                drop(state);
                 match error {
-                    _ if ready => self.write(with, number),
+                    _ if ready => self.write(with, state, number),
                     Some(kind) => Next::End(self.fail(kind)),
                     None => Next::Wait,
                 }
@@ -366,6 +541,37 @@ impl Task {
     }
 
     // What reads.
+
+    /// The leg that is to read all of it, counted as asked, and its blocks there; `None` where that takes more than one leg.
+    fn place_to_read(&self, state: &mut State) -> Option<(Membership, Extent)> {
+        let placement = state.members.placement;
+        if !placement.is_one_piece(self.extent) {
+            return None;
+        }
+        let membership = state.members.in_sync(placement.row(self.extent.start)).next()?;
+        let leg = state.members.leg(membership.leg)?;
+        let at = placement.block_on(leg.member?, self.extent.start);
+        let extent = on_leg(at, self.extent.blocks, leg.medium.as_ref()?.factor);
+        state.members.begin(&[membership]);
+        Some((membership, extent))
+    }
+
+    fn forward(&mut self, with: &mut QueueParts<'_>, number: u64, membership: Membership, extent: Extent) {
+        let Work::Read { into } = &mut self.work else { return };
+        let len = bytes(self.extent.blocks, with.shared.shape.geometry.block_size);
+        let into = into.take().unwrap_or_else(|| with.buffer(len));
+        let owner = Owner::Task { task: number, part: 0 };
+        let sent = with.ports.send(with.now, membership, owner, Operation::Read { extent, into });
+        self.stage = Stage::Forwarded(membership, sent, with.now);
+    }
+
+    /// A read that was forwarded needs more than that: it has one part from now on.
+    fn take_apart(&mut self) {
+        let Stage::Forwarded(membership, sent, at) = self.stage else { return };
+        self.stage = Stage::Reading;
+        let sent = Some((membership, sent, at));
+        self.reads.push(ReadPart { sent, ..ReadPart::new(self.extent, None) });
+    }
 
     fn read(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
         self.stage = Stage::Reading;
@@ -382,17 +588,7 @@ impl Task {
                 _ => None,
             };
             let memory = own.or_else(|| needs_memory.then(|| with.buffer(bytes(extent.blocks, size))));
-            self.reads.push(ReadPart {
-                extent: *extent,
-                factor: 1,
-                tried: 0,
-                unreadable: Vec::new(),
-                sent: None,
-                again_at: None,
-                failure: None,
-                memory,
-                outcome: None,
-            });
+            self.reads.push(ReadPart::new(*extent, memory));
         }
         for part in 0..self.reads.len() {
             self.ask(with, number, part);
@@ -416,9 +612,9 @@ impl Task {
             return;
         }
         let placement = state.members.placement;
-        let in_sync = state.members.in_sync(placement.row(part.extent.start));
+        let may = |membership: &Membership| part.tried & (1 << membership.leg) == 0;
         // Where legs may differ all reads see the first one's blocks, unless those cannot be read.
-        let membership = in_sync.into_iter().find(|membership| part.tried & (1 << membership.leg) == 0);
+        let membership = state.members.in_sync(placement.row(part.extent.start)).find(may);
         let found = membership.and_then(|membership| {
             let leg = state.members.leg(membership.leg)?;
             Some((membership, leg.member?, leg.medium.as_ref()?.clone()))
@@ -517,7 +713,7 @@ impl Task {
             let Some((membership, sent, _)) = late_one else { continue };
             let mut state = with.shared.lock();
             let row = state.members.placement.row(part.extent.start);
-            let others = state.members.in_sync(row).into_iter().any(|other| other.leg != membership.leg);
+            let others = state.members.in_sync(row).any(|other| other.leg != membership.leg);
             if others {
                 state.fail(membership, format!("it had not answered a read within {timeout:?}"), with.now);
             }
@@ -598,7 +794,8 @@ impl Task {
                 self.reads.clear();
                 // Its lock stays: a write has an exclusive one too.
                 self.work = Work::Write { data, durability };
-                self.log(with, number)
+                let shared = with.shared;
+                self.log(with, shared.lock(), number)
             }
             _ => Next::End(self.fail(VolumeErrorKind::Media)),
         }
@@ -606,8 +803,7 @@ impl Task {
 
     // What changes something.
 
-    fn log(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
-        let mut state = with.shared.lock();
+    fn log(&mut self, with: &mut QueueParts<'_>, mut state: MutexGuard<'_, State>, number: u64) -> Next {
         if state.fenced {
             drop(state);
             return Next::End(self.fail(VolumeErrorKind::ReservationConflict));
@@ -615,67 +811,67 @@ impl Task {
         self.stage = Stage::Logging(state.log_failures);
         self.logged = true;
         let durable = state.log.begin_write(self.extent, with.now);
-        drop(state);
-        if durable { self.write(with, number) } else { Next::Wait }
+        if durable { self.write(with, state, number) } else { Next::Wait }
     }
 
-    fn write(&mut self, with: &mut QueueParts<'_>, number: u64) -> Next {
+    fn write(&mut self, with: &mut QueueParts<'_>, mut state: MutexGuard<'_, State>, number: u64) -> Next {
         self.stage = Stage::Writing;
-        let mut state = with.shared.lock();
         let refused =
             if state.fenced { Some(VolumeErrorKind::ReservationConflict) } else { state.members.stuck() };
         if let Some(kind) = refused {
             drop(state);
             return Next::End(self.fail(kind));
         }
-        let placement = state.members.placement;
-        let mut media: Vec<(u64, Medium)> = Vec::new();
-        let size = with.shared.shape.geometry.block_size;
-        let whole = self.extent;
-        let pieces =
-            placement.pieces(whole).map(|piece| (piece, state.members.writable(placement.row(piece.start))));
-        let flush = matches!(self.work, Work::Flush);
-        let pieces: Vec<_> =
-            if flush { vec![(whole, state.members.all_writable())] } else { pieces.collect() };
-        for (extent, memberships) in pieces {
-            for membership in memberships {
-                let leg = state.members.leg(membership.leg);
-                let found = leg.and_then(|leg| Some((leg.member.unwrap_or(0), leg.medium.clone()?)));
-                let Some((member, medium)) = found else { continue };
-                state.members.begin(&[membership]);
-                media.push((placement.block_on(member, extent.start), medium));
-                let offset = bytes(extent.start - whole.start, size);
-                self.writes.push(WritePart { extent, offset, membership, end: None, again_at: None });
+        let (placement, whole) = (state.members.placement, self.extent);
+        if matches!(self.work, Work::Flush) {
+            let all = state.members.all_writable();
+            state.members.begin(&all);
+            self.writes.extend(all.into_iter().map(WritePart::flush));
+        } else if placement.is_one_piece(whole) {
+            self.add_row(&mut state, whole, 0);
+        } else {
+            for piece in placement.pieces(whole) {
+                let offset = bytes(piece.start - whole.start, with.shared.shape.geometry.block_size);
+                self.add_row(&mut state, piece, offset);
             }
         }
         drop(state);
-        for (index, (at, medium)) in media.into_iter().enumerate() {
-            self.send_write(with, number, index, at, &medium);
+        for index in 0..self.writes.len() {
+            self.send_write(with, number, index);
         }
-        self.look_at_writes(with, number)
+        if self.writes.is_empty() { self.writes_end(with) } else { Next::Wait }
     }
 
-    fn send_write(&mut self, with: &mut QueueParts<'_>, number: u64, index: usize, at: u64, medium: &Medium) {
-        let Some(part) = self.writes.get(index) else { return };
-        let extent = on_leg(at, part.extent.blocks, medium.factor);
+    /// Adds a part for each leg that has this piece.
+    fn add_row(&mut self, state: &mut State, extent: Extent, offset: usize) {
+        state.members.begin_writes(extent, |membership, place, discards| {
+            let (end, again_at) = (None, None);
+            self.writes.push(WritePart { extent, offset, membership, place, discards, end, again_at });
+        });
+    }
+
+    fn send_write(&mut self, with: &mut QueueParts<'_>, number: u64, index: usize) {
+        let Some(&WritePart { extent: part, offset, membership, place: extent, discards, .. }) =
+            self.writes.get(index)
+        else {
+            return;
+        };
         let operation = match &self.work {
             Work::Write { data, durability } => {
-                let len = bytes(part.extent.blocks, with.shared.shape.geometry.block_size);
-                Operation::Write { extent, data: data.part(part.offset, len), durability: *durability }
+                let len = bytes(part.blocks, with.shared.shape.geometry.block_size);
+                Operation::Write { extent, data: data.part(offset, len), durability: *durability }
             }
             Work::Zero { durability, may_unmap } => {
                 Operation::WriteZeroes { extent, durability: *durability, may_unmap: *may_unmap }
             }
             // A leg whose discarded blocks may hold anything would differ from the others.
-            Work::Discard if medium.volume.features().contains(Features::DISCARD) => {
-                Operation::Discard { extent }
-            }
+            Work::Discard if discards => Operation::Discard { extent },
             Work::Discard => {
                 Operation::WriteZeroes { extent, durability: Durability::Cached, may_unmap: true }
             }
             _ => Operation::Flush,
         };
-        with.ports.send(with.now, part.membership, Owner::Task { task: number, part: index }, operation);
+        with.ports.send(with.now, membership, Owner::Task { task: number, part: index }, operation);
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "the answer is used up")]
@@ -714,7 +910,8 @@ impl Task {
         for index in 0..self.writes.len() {
             let Some(part) = self.writes.get_mut(index).filter(|part| part.end.is_none()) else { continue };
             let mut state = with.shared.lock();
-            let has_other = state.members.in_sync(state.members.placement.row(part.extent.start)).len() > 1;
+            let row = state.members.placement.row(part.extent.start);
+            let has_other = state.members.in_sync(row).nth(1).is_some();
             if is_late && (has_other || state.members.state(part.membership) != Some(LegState::InSync)) {
                 state.fail(part.membership, late(timeout), with.now);
             }
@@ -725,14 +922,8 @@ impl Task {
             } else if part.again_at.is_some_and(|at| at <= with.now) {
                 part.again_at = None;
                 state.members.begin(&[part.membership]);
-                let placement = state.members.placement;
-                let leg = state.members.leg(part.membership.leg);
-                let medium = leg.and_then(|leg| Some((leg.member.unwrap_or(0), leg.medium.clone()?)));
-                let start = part.extent.start;
                 drop(state);
-                if let Some((member, medium)) = medium {
-                    self.send_write(with, number, index, placement.block_on(member, start), &medium);
-                }
+                self.send_write(with, number, index);
             }
         }
         self.writes_end(with)
@@ -772,6 +963,14 @@ impl Task {
             None => Next::Wait,
         }
     }
+}
+
+/// Has a deadline come no later.
+fn look_at(deadline: &mut Option<Instant>, at: Option<Instant>) {
+    *deadline = match (*deadline, at) {
+        (Some(deadline), Some(at)) => Some(deadline.min(at)),
+        (deadline, at) => deadline.or(at),
+    };
 }
 
 /// What a leg said of its own blocks, in the mirror's, of which each has `factor` of them. Less than a block is said to have something behind it.

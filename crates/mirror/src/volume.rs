@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use buf::MemorySource;
-use volume::{Changes, Features, Geometry, Limits, OpenError, PathState, QueueContext, Volume, VolumeQueue};
+use volume::{
+    Changes, Features, Geometry, LeaveControl, LeaveMode, Limits, OpenError, PathState, QueueContext, Volume,
+    VolumeQueue,
+};
 
+use crate::leaver::leave_all;
 use crate::members::LegState;
 use crate::queue::MirrorQueue;
-use crate::shared::Shared;
+use crate::shared::{Departure, Shared};
 use crate::status::{LegStatus, Status};
 
 /// A volume that keeps copies on several others.
@@ -63,6 +67,28 @@ impl fmt::Debug for Mirror {
     }
 }
 
+impl LeaveControl for Mirror {
+    fn leave(&self, how: LeaveMode) {
+        let mut state = self.shared.lock();
+        state.departure.ask(how);
+        let over = !state.departure.is_under_way();
+        state.tell_all();
+        drop(state);
+        if over {
+            leave_all(&self.media(), how);
+        }
+    }
+
+    fn attend(&self, context: &QueueContext) -> Option<Result<Box<dyn VolumeQueue>, OpenError>> {
+        Some(Ok(Box::new(MirrorQueue::new(&self.shared, context, true))))
+    }
+
+    fn has_left(&self) -> bool {
+        let over = matches!(self.shared.lock().departure, Departure::Over(_));
+        over && self.media().iter().filter_map(|volume| volume.leave_control()).all(LeaveControl::has_left)
+    }
+}
+
 impl Volume for Mirror {
     fn geometry(&self) -> Geometry {
         self.shared.shape.geometry
@@ -109,7 +135,11 @@ impl Volume for Mirror {
         self.media().iter().filter_map(|volume| volume.copied()).reduce(u64::saturating_add)
     }
 
+    fn leave_control(&self) -> Option<&dyn LeaveControl> {
+        Some(self)
+    }
+
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {
-        Ok(Box::new(MirrorQueue::new(&self.shared, context)))
+        Ok(Box::new(MirrorQueue::new(&self.shared, context, false)))
     }
 }

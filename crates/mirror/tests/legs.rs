@@ -66,7 +66,7 @@ fn a_leg_that_dies_is_out_and_what_it_missed_is_copied_when_it_returns() {
     pair.driven.write(9000, 300, 3).unwrap();
     assert_eq!(pair.mirror.path(), PathState::Degraded { missing: 1 });
     let told = pair.mirror.last_error().unwrap();
-    assert!(told.contains("leg 1, file:b, is out") && told.contains("no path"), "{told}");
+    assert!(told.contains("leg 2, file:b, is out") && told.contains("no path"), "{told}");
     let changes = pair.mirror.changes().path;
     pair.driven.pass(3 * SECOND);
     assert_eq!(pair.mirror.path(), PathState::Degraded { missing: 1 }, "it is still away");
@@ -252,7 +252,7 @@ fn data_of_others_is_written_over_only_where_that_was_said() {
     let (_, used) = (shelf.leg("a", SIZE), shelf.leg("b", SIZE));
     Driven::new(&*used, Instant::ZERO).write(2047, 1, 9).unwrap();
     let refused = shelf.open(PAIR).unwrap_err().to_string();
-    assert!(refused.contains("leg 1") && refused.contains("overwrite=1"), "{refused}");
+    assert!(refused.contains("leg 2") && refused.contains("overwrite=1"), "{refused}");
     assert_eq!(content(&*used.ram, 2047, 1), [9; 512]);
     let mirror = shelf.open("mirror=[file:a,file:b]?overwrite=1").unwrap();
     Driven::new(&*mirror, Instant::ZERO).pass(5 * SECOND);
@@ -281,9 +281,9 @@ fn a_leg_is_known_by_no_name_of_its_own_and_a_spare_is_not_preferred() {
     let refused = |url: &str| Shelf::default().open(url).unwrap_err().to_string();
     let id = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
     let told = refused(&format!("mirror=[ram:8M,nvme+tcp://h/nqn.2026-11.org.linerate:d/1?hostid={id}]"));
-    assert!(told.contains("leg 1 has hostid="), "{told}");
+    assert!(told.contains("leg 2 has hostid="), "{told}");
     let told = refused("mirror=[iscsi://h/iqn.2026-11.org.linerate:d/0?isid=800000000001,ram:8M]");
-    assert!(told.contains("leg 0 has isid="), "{told}");
+    assert!(told.contains("leg 1 has isid="), "{told}");
     assert!(refused("mirror=[ram:8M,ram:8M]?prefer=2&spares=1").contains("prefer="));
 }
 
@@ -310,7 +310,7 @@ fn without_the_leg_that_had_it_last_a_mirror_is_not_opened() {
     pair.a.away.store(false, Ordering::Relaxed);
     pair.shelf.take("b");
     let refused = pair.shelf.open(PAIR).unwrap_err().to_string();
-    assert!(refused.contains("leg 1 was in sync") && refused.contains("degraded=1"), "{refused}");
+    assert!(refused.contains("leg 2 was in sync") && refused.contains("degraded=1"), "{refused}");
     assert!(refused.contains("file:b: b is not there"), "{refused}");
     let forced = pair.shelf.open("mirror=[file:a,file:b]?degraded=1").unwrap();
     assert!(Driven::new(&*forced, Instant::ZERO).holds(5, 1, 1));

@@ -13,6 +13,8 @@ use crate::piece::{Fault, Piece};
 pub const ISCSI_PORT: u16 = 3260;
 /// The NVMe/TCP port for I/O controllers (NVMe/TCP §3.1).
 pub const NVME_PORT: u16 = 4420;
+/// The NFS port (RFC 8881 §2.9.3).
+pub const NFS_PORT: u16 = 2049;
 /// The longest host name (RFC 1035 §2.3.4).
 const LONGEST_HOST: usize = 253;
 

@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::{ByteSize, Span, VolumeUrl, duration, filter, iscsi, nvme, size, source, url};
+use crate::{ByteSize, Span, VolumeUrl, duration, filter, iscsi, nfs, nvme, size, source, url};
 
 const PAGE: &str = include_str!("../../../docs/reference/urls.md");
 
@@ -29,7 +29,7 @@ fn headings(above: &str) -> Vec<&'static str> {
 fn every_scheme_has_its_options() {
     assert_eq!(headings("Schemes"), url::SCHEMES);
     let memory: &[&str] = &source::MEMORY_OPTIONS;
-    let options: [(&str, &[&str]); 9] = [
+    let options: [(&str, &[&str]); 10] = [
         ("null", memory),
         ("ram", memory),
         ("file", &source::FILE_OPTIONS),
@@ -39,10 +39,16 @@ fn every_scheme_has_its_options() {
         ("iser", iscsi::ISER_OPTIONS),
         ("nvme+tcp", nvme::OPTIONS),
         ("nvme+rdma", nvme::RDMA_OPTIONS),
+        ("nfs", nfs::OPTIONS),
     ];
     for (scheme, options) in options {
         assert_eq!(cells(&alloc::format!("### `{scheme}:`")), options, "the options of {scheme}");
     }
+}
+
+#[test]
+fn a_folder_has_its_options() {
+    assert_eq!(cells("### `dir:`"), crate::share::FOLDER_OPTIONS);
 }
 
 /// What an error about an argument that there is not says there is.

@@ -34,7 +34,7 @@ impl BlockSize {
         }
     }
 
-    fn read(value: Piece<'_>) -> Result<Self, Fault> {
+    pub(crate) fn read(value: Piece<'_>) -> Result<Self, Fault> {
         match value.text {
             "512" => Ok(Self::B512),
             "4096" | "4k" | "4K" => Ok(Self::B4096),
@@ -121,7 +121,7 @@ pub struct VhostUserSource {
     pub ring: Option<RingLayout>,
 }
 
-fn path(piece: Piece<'_>) -> Result<String, Fault> {
+pub(crate) fn path(piece: Piece<'_>) -> Result<String, Fault> {
     if piece.text.is_empty() {
         return Err(piece.fault("the path is missing", "write it after the colon, such as file:disk.img"));
     }
@@ -137,7 +137,7 @@ fn path(piece: Piece<'_>) -> Result<String, Fault> {
 }
 
 /// Writes a path so that it is read as one: after two slashes a host would stand.
-fn write_path(f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
+pub(crate) fn write_path(f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
     let after_two = path.strip_prefix("//").filter(|rest| !rest.starts_with('/'));
     if after_two.is_some() {
         f.write_str("/%2F")?;

@@ -11,6 +11,7 @@ use core::fmt;
 use crate::closest::closest;
 use crate::filter::{self, Filter};
 use crate::iscsi::IscsiUrl;
+use crate::nfs::NfsUrl;
 use crate::nvme::NvmeUrl;
 use crate::options::{Options, Writer};
 use crate::parse::parse_by_read;
@@ -18,24 +19,27 @@ use crate::piece::{Fault, Piece};
 use crate::rdma::Carrier;
 use crate::source::{DeviceSource, FileSource, MemorySource, VhostUserSource};
 
-const REMEDY: &str = "begin with null:, ram:, file:, device:, vhost-user:, iscsi://, iser://, nvme+tcp:// or nvme+rdma://, or with a filter \
+const REMEDY: &str = "begin with null:, ram:, file:, device:, vhost-user:, iscsi://, iser://, nvme+tcp://, nvme+rdma:// or nfs://, or with a filter \
                       such as delay=5ms+ before one of them";
 
 /// Every scheme.
-pub(crate) const SCHEMES: [&str; 9] =
-    ["null", "ram", "file", "device", "vhost-user", "iscsi", "iser", "nvme+tcp", "nvme+rdma"];
+pub(crate) const SCHEMES: [&str; 10] =
+    ["null", "ram", "file", "device", "vhost-user", "iscsi", "iser", "nvme+tcp", "nvme+rdma", "nfs"];
 
 /// Those of other machines.
-const REMOTE_SCHEMES: [&str; 4] = ["iscsi", "iser", "nvme+tcp", "nvme+rdma"];
+const REMOTE_SCHEMES: [&str; 5] = ["iscsi", "iser", "nvme+tcp", "nvme+rdma", "nfs"];
 
 /// What other tools call our schemes.
-const ELSEWHERE: [(&str, &str); 15] = [
+const ELSEWHERE: [(&str, &str); 18] = [
     ("nvme", "nvme+tcp"),
     ("nvme-tcp", "nvme+tcp"),
     ("nvme_tcp", "nvme+tcp"),
     ("nvmf", "nvme+tcp"),
     ("nvme-rdma", "nvme+rdma"),
     ("nvme_rdma", "nvme+rdma"),
+    ("nfs4", "nfs"),
+    ("nfs3", "nfs"),
+    ("nfs+tcp", "nfs"),
     ("iscsi+tcp", "iscsi"),
     ("iscsi+rdma", "iser"),
     ("mem", "ram"),
@@ -119,6 +123,8 @@ pub enum Source {
     Iscsi(IscsiUrl),
     /// A namespace of an NVMe subsystem.
     Nvme(NvmeUrl),
+    /// A file at an NFS server.
+    Nfs(NfsUrl),
     /// Other volumes, which make one together.
     Composite(CompositeSource),
 }
@@ -145,6 +151,7 @@ impl Source {
             Self::VhostUser(_) => "vhost-user",
             Self::Iscsi(remote) => remote.options.scheme(),
             Self::Nvme(remote) => remote.options.scheme(),
+            Self::Nfs(_) => "nfs",
             Self::Composite(composite) => &composite.kind,
         }
     }
@@ -166,6 +173,7 @@ impl Source {
             "iser" => IscsiUrl::read(rest, Carrier::Rdma).map(Self::Iscsi),
             "nvme+tcp" => NvmeUrl::read(rest, Carrier::Tcp).map(Self::Nvme),
             "nvme+rdma" => NvmeUrl::read(rest, Carrier::Rdma).map(Self::Nvme),
+            "nfs" => NfsUrl::read(rest).map(Self::Nfs),
             other if other.starts_with(['/', '.']) => Err(without_scheme(piece)),
             other => {
                 let problem = format!("\"{other}\" is neither a scheme nor a filter");
@@ -308,6 +316,7 @@ impl fmt::Display for Source {
             Self::VhostUser(device) => device.write(f),
             Self::Iscsi(remote) => remote.write(f),
             Self::Nvme(remote) => remote.write(f),
+            Self::Nfs(remote) => remote.write(f),
             Self::Composite(composite) => composite.fmt(f),
         }
     }

@@ -23,6 +23,7 @@
 //! | `sys` | the other one, io_uring, and all `unsafe` code |
 //! | `file`, `locked_file`, `completion_list`, `threads` | files and devices |
 //! | `folder` | a folder for state |
+//! | `tree`, `tree_queue` | a folder that is served, and what is read and written in it |
 //! | `look` | what opening a file or device would come to |
 //! | `turns` | how long turns keep the processor |
 //! | `core_local` | how a service reaches the loop that is calling it |
@@ -67,6 +68,8 @@ mod streams;
 mod sys;
 mod threads;
 mod timers;
+mod tree;
+mod tree_queue;
 mod turns;
 mod wakeup;
 
@@ -81,5 +84,6 @@ pub use folder::SystemFolder;
 pub use listener::{Listener, UNNAMED, while_taken};
 pub use listener_control::{ListenerControl, ListenerIdInUse};
 pub use look::Look;
+pub use tree::SystemTree;
 pub use turns::Turns;
 pub use wakeup::{Sleeper, Wakeup};

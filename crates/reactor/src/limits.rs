@@ -110,3 +110,5 @@ pub(crate) const FILE_SLICES: usize = 64;
 pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two attempts to take such an address.
 pub(crate) const BIND_RETRY: Duration = Duration::from_millis(20);
+/// Bytes of memory for one look at a directory: some hundred names.
+pub(crate) const LISTING_BYTES: usize = 32 << 10;

@@ -1,6 +1,7 @@
 //! An opened file with its lock, and whether one of its flushes has failed: what outlives the file's queues in their operations.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use host::IoError;
@@ -42,6 +43,45 @@ impl AsFd for LockedFile {
 impl AsRawFd for LockedFile {
     fn as_raw_fd(&self) -> RawFd {
         self.descriptor.as_raw_fd()
+    }
+}
+
+/// The file of an operation: one that is a volume, with its lock and the memory of its flushes, or any other, which is not flushed this way.
+#[derive(Debug)]
+pub(crate) enum OpFile {
+    Locked(Arc<LockedFile>),
+    Plain(Arc<OwnedFd>),
+}
+
+impl OpFile {
+    /// As [`LockedFile::flush_failed`].
+    pub(crate) fn flush_failed(&self, error: i32) {
+        if let Self::Locked(file) = self {
+            file.flush_failed(error);
+        }
+    }
+
+    /// As [`LockedFile::failed_flush`].
+    pub(crate) fn failed_flush(&self) -> Option<IoError> {
+        match self {
+            Self::Locked(file) => file.failed_flush(),
+            Self::Plain(_) => None,
+        }
+    }
+}
+
+impl AsFd for OpFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Locked(file) => file.as_fd(),
+            Self::Plain(file) => file.as_fd(),
+        }
+    }
+}
+
+impl AsRawFd for OpFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

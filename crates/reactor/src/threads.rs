@@ -6,15 +6,36 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::limits::FILE_THREADS;
 use crate::sys::FileOp;
 
+/// What a thread is to do.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// What waits for a thread.
+enum Task {
+    File(Box<FileOp>),
+    Work(Work),
+}
+
+impl Task {
+    fn run(self) {
+        match self {
+            Self::File(mut op) => {
+                op.run();
+                op.finish();
+            }
+            Self::Work(work) => work(),
+        }
+    }
+}
+
 /// What waits, and how many threads there are and have nothing to do.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
-    waiting: VecDeque<Box<FileOp>>,
+    waiting: VecDeque<Task>,
     threads: usize,
     idle: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Threads {
     state: Mutex<State>,
     work: Condvar,
@@ -22,10 +43,19 @@ struct Threads {
 
 /// Runs `op` on a file thread; its completion goes to its queue. Queues limit how many can wait.
 pub(crate) fn submit(op: Box<FileOp>) {
+    start(Task::File(op));
+}
+
+/// Does `work` on a file thread. Whoever asks for it limits how much waits.
+pub(crate) fn run(work: Work) {
+    start(Task::Work(work));
+}
+
+fn start(task: Task) {
     static THREADS: OnceLock<Threads> = OnceLock::new();
     let threads = THREADS.get_or_init(Threads::default);
     let mut state = threads.lock();
-    state.waiting.push_back(op);
+    state.waiting.push_back(task);
     if state.idle < state.waiting.len() && state.threads < FILE_THREADS {
         let started = std::thread::Builder::new().name("file".to_owned()).spawn(|| threads.serve());
         state.threads += usize::from(started.is_ok());
@@ -37,9 +67,8 @@ pub(crate) fn submit(op: Box<FileOp>) {
     // Without a thread the work is done here, late rather than never.
     let stranded = state.waiting.pop_back();
     drop(state);
-    if let Some(mut op) = stranded {
-        op.run();
-        op.finish();
+    if let Some(task) = stranded {
+        task.run();
     }
 }
 
@@ -51,10 +80,9 @@ impl Threads {
     fn serve(&self) {
         let mut state = self.lock();
         loop {
-            if let Some(mut op) = state.waiting.pop_front() {
+            if let Some(task) = state.waiting.pop_front() {
                 drop(state);
-                op.run();
-                op.finish();
+                task.run();
                 state = self.lock();
                 continue;
             }

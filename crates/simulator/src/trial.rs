@@ -99,6 +99,7 @@ pub(crate) fn transport_of(access: &Access) -> Transport {
     let rdma = match access {
         Access::Iscsi { url, .. } => url.options.rdma,
         Access::Nvme { url } => url.options.rdma,
+        Access::Nfs { .. } => None,
     };
     match rdma.map(|rdma| rdma.transport) {
         None => Transport::Tcp,

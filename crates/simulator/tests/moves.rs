@@ -76,6 +76,8 @@ fn over_roce(scene: trial::Scenario, cores: u16) -> Scenario {
         Access::Nvme { .. } => {
             |volume: &dyn Volume| nvme_listener(volume, Some([1; 16])).into_iter().collect()
         }
+        // NFS does not go over RoCE.
+        Access::Nfs { .. } => |_: &dyn Volume| Vec::new(),
     };
     Scenario { listeners, access: scene.access, cores }
 }

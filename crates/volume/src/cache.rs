@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::LeaveControl;
+
 /// When a cache acknowledges writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CacheMode {
@@ -10,17 +12,6 @@ pub enum CacheMode {
     Through,
     /// When the fast volume has them; they are written back later.
     Back,
-}
-
-/// What becomes of dirty data when a cache is left in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaveMode {
-    /// What the cache was configured to do.
-    Configured,
-    /// All is written back: the capacity volume has everything.
-    Clean,
-    /// It stays: the capacity volume means nothing without the fast one.
-    Dirty,
 }
 
 /// How a cache is.
@@ -102,13 +93,9 @@ impl fmt::Display for CacheStatus {
     }
 }
 
-/// A cache, for whoever runs it.
-pub trait CacheControl {
+/// A cache, for whoever runs it. It is [left](LeaveControl::leave) in order so that what the fast volume holds is believed when it is used again: writes are refused
+/// from then on, as they would make its copies wrong, and reads go on. [`CacheStatus::state`] tells when it is done.
+pub trait CacheControl: LeaveControl {
     /// How it is now.
     fn status(&self) -> CacheStatus;
-
-    /// Asks that the fast volume be left in order: what it holds is believed when it is used again. Writes are refused from now on, as they would make its copies wrong;
-    /// reads go on. The queues do the work while they are polled; [`CacheStatus::state`] tells when it is done, and whoever [listens](crate::Volume::listen) is woken.
-    /// Asked again, the later way holds.
-    fn leave(&self, how: LeaveMode);
 }

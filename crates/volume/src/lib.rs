@@ -21,8 +21,11 @@ mod failure;
 pub mod filter;
 mod geometry;
 mod identity;
+mod leave_control;
 #[cfg(feature = "std")]
 mod leaving;
+#[cfg(feature = "std")]
+mod limits;
 #[cfg(feature = "std")]
 mod listeners;
 #[cfg(feature = "std")]
@@ -39,6 +42,8 @@ mod poll_list;
 mod queue_context;
 #[cfg(feature = "std")]
 mod ram;
+#[cfg(feature = "std")]
+pub mod range_locks;
 mod request;
 pub mod reservation;
 pub mod shape;
@@ -46,15 +51,17 @@ mod statistics;
 mod submission;
 mod volume;
 mod volume_id;
+mod volume_queue;
 mod waiting_completions;
 
-pub use cache::{CacheControl, CacheMode, CacheState, CacheStatus, LeaveMode};
+pub use cache::{CacheControl, CacheMode, CacheState, CacheStatus};
 pub use error::VolumeErrorKind;
 pub use failure::Failure;
 pub use geometry::{Changes, Extent, Features, Geometry, Limits};
 pub use identity::{Designator, Identity};
+pub use leave_control::{LeaveControl, LeaveMode};
 #[cfg(feature = "std")]
-pub use leaving::Leaving;
+pub use leaving::{Attendants, Leaving, UsedVolumes};
 #[cfg(feature = "std")]
 pub use listeners::Listeners;
 #[cfg(feature = "std")]
@@ -74,5 +81,6 @@ pub use request::{
     Allocation, ComparedWrite, Completion, Durability, Epoch, Operation, Outcome, QueueFull, Request, Tag,
 };
 pub use submission::Submission;
-pub use volume::{Volume, VolumeQueue};
+pub use volume::Volume;
 pub use volume_id::VolumeId;
+pub use volume_queue::VolumeQueue;

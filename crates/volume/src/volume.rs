@@ -1,19 +1,17 @@
-//! The two sides of a volume: control, shared by all; data, one queue per core.
+//! The control side of a volume, shared by all; its data side is a [queue](crate::VolumeQueue) per core.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
 use core::task::Waker;
 
 use buf::MemorySource;
-use protocol::Instant;
 
 use crate::statistics::StatsSnapshot;
 use crate::{
-    CacheControl, Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError,
-    PathState, QueueContext, QueueFull, Request, Tag,
+    CacheControl, Changes, Features, Geometry, Identity, LeaveControl, Limits, LossRecord, OpenError,
+    PathState, QueueContext, VolumeQueue,
 };
 
 /// The control side of a volume. It exists only once its geometry is known.
@@ -68,26 +66,11 @@ pub trait Volume: Send + Sync + fmt::Debug {
     fn cache(&self) -> Option<&dyn CacheControl> {
         None
     }
+    /// How it is left in order once nobody uses it any more; `None` if there is nothing to do for that.
+    fn leave_control(&self) -> Option<&dyn LeaveControl> {
+        None
+    }
     /// The data side for one core, to be used only on that core's thread. The context's waker is woken whenever a completion may have become
     /// available, or the queue wants to be polled for reasons of its own, without a call to the queue.
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError>;
-}
-
-/// One core's data side of a volume, shared by that core's connections.
-///
-/// No order holds between tags. `docs/volume-contract.md` has the promises.
-pub trait VolumeQueue {
-    /// Takes a request, or gives it back when the queue is at its depth.
-    fn submit(&mut self, now: Instant, request: Request) -> Result<(), QueueFull>;
-
-    /// Asks that a request end soon. It always ends in a completion: cancelled, or whatever it came to.
-    fn cancel(&mut self, tag: Tag);
-
-    /// Adds all completions that are ready.
-    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>);
-
-    /// When the queue wants to be polled even if nothing wakes it.
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
-    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use planted::{Bug, Planted};
 use volume::contract::{self, FakeWorld, Options, World};
-use volume::filter::{Delay, Fail, FailRate, Limit, OperationSet, ReadOnly, Stats};
+use volume::filter::{Apart, Delay, Fail, FailRate, Limit, OperationSet, ReadOnly, Stats};
 use volume::{Extent, Null, Ram, Volume, VolumeErrorKind};
 
 const SIZE: u64 = 24 << 20;
@@ -59,6 +59,14 @@ fn filters_keep_the_contract() {
     assert_keeps(Arc::new(Limit::new(ram(512), Some(100_000), Some(1 << 30))), Options::default());
     assert_keeps(Arc::new(Stats::new(ram(512))), Options::default());
     assert_keeps(Arc::new(ReadOnly::new(ram(512))), Options::default());
+    assert_keeps(Arc::new(Apart::new(ram(512))), Options::default());
+}
+
+/// A volume that mixes requests that overlap keeps the contract once they are kept apart.
+#[test]
+fn what_is_kept_apart_is_not_torn() {
+    let torn: Arc<dyn Volume> = Arc::new(Planted::new(ram(512), Bug::TearsBlocks));
+    assert_keeps(Arc::new(Apart::new(torn)), Options { patience: 300, ..Options::default() });
 }
 
 #[test]
@@ -93,13 +101,14 @@ fn bad() -> Arc<dyn Volume> {
 #[test]
 fn reads_of_a_bad_medium_give_their_memory_back_through_every_filter() {
     let ms = Duration::from_millis(1);
-    let providers: [Arc<dyn Volume>; 6] = [
+    let providers: [Arc<dyn Volume>; 7] = [
         bad(),
         Arc::new(Delay::new(bad(), ms).with_jitter(5 * ms, 9)),
         Arc::new(Fail::new(bad(), FailRate::PartsPerMillion(0), VolumeErrorKind::Busy)),
         Arc::new(Limit::new(bad(), Some(100_000), Some(1 << 30))),
         Arc::new(Stats::new(bad())),
         Arc::new(ReadOnly::new(bad())),
+        Arc::new(Apart::new(bad())),
     ];
     for volume in providers {
         if let Err(violation) = contract::check_medium_errors(&volume, BAD, &Options::default(), &fake) {

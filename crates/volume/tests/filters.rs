@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use buf::Buf;
 use protocol::Instant;
-use volume::filter::{Delay, Fail, FailRate, Limit, OperationSet, ReadOnly, Stats};
+use volume::filter::{Apart, Delay, Fail, FailRate, Limit, OperationSet, ReadOnly, Stats};
 use volume::{
     Completion, CoreId, Extent, Features, Operation, QueueContext, Ram, Request, Tag, Volume,
     VolumeErrorKind, VolumeQueue,
@@ -254,4 +254,64 @@ fn a_protected_volume_says_so_and_reads_on() {
     let [read, discard] = &done[..] else { panic!("{done:?}") };
     assert!(read.result.is_ok());
     assert_eq!(discard.error(), Some(VolumeErrorKind::ReadOnly));
+}
+
+/// A volume that ends what it is asked for a millisecond later, and keeps requests apart that overlap.
+fn slow_and_apart() -> Apart {
+    Apart::new(Arc::new(Delay::new(ram(), MS)))
+}
+
+fn tags(done: &[Completion]) -> Vec<u64> {
+    done.iter().map(|completion| completion.tag.0).collect()
+}
+
+fn write(driven: &mut Driven, now: Instant, block: u64) -> Tag {
+    let (extent, data) = (Extent::new(block, 1), Buf::zeroed(512).freeze().into());
+    driven.submit(now, Operation::Write { extent, data, durability: volume::Durability::Cached })
+}
+
+#[test]
+fn apart_has_what_overlaps_go_one_after_the_other() {
+    let volume = slow_and_apart();
+    let mut queue = Driven::new(&volume);
+    // Blocks 0 to 7 are one unit of 4 KiB, block 8 is another.
+    write(&mut queue, at(0), 0);
+    write(&mut queue, at(0), 8);
+    write(&mut queue, at(0), 1);
+    assert_eq!(tags(&queue.poll(at(1))), [1, 2]);
+    assert_eq!(tags(&queue.poll(at(2))), [3], "it was passed on when the first had ended");
+    // Reads meet reads, and flushes nothing.
+    for block in 0..3 {
+        queue.read(at(2), block);
+    }
+    queue.submit(at(2), Operation::Flush);
+    assert_eq!(queue.poll(at(3)).len(), 4);
+}
+
+#[test]
+fn apart_holds_for_all_queues_and_a_queue_that_goes_lets_others_in() {
+    let volume = slow_and_apart();
+    let (mut one, mut two) = (Driven::new(&volume), Driven::new(&volume));
+    write(&mut one, at(0), 0);
+    two.read(at(0), 7);
+    two.read(at(0), 100);
+    assert!(two.poll(at(1)).is_empty(), "in order");
+    drop(one);
+    assert!(two.poll(at(2)).is_empty());
+    assert_eq!(tags(&two.poll(at(3))), [1, 2]);
+}
+
+#[test]
+fn apart_lets_what_waits_be_cancelled() {
+    let volume = slow_and_apart();
+    let (mut one, mut two) = (Driven::new(&volume), Driven::new(&volume));
+    write(&mut one, at(0), 0);
+    let waits = write(&mut two, at(0), 0);
+    let other = write(&mut two, at(0), 50);
+    two.0.cancel(waits);
+    let done = two.poll(at(0));
+    assert_eq!(tags(&done), [waits.0]);
+    assert_eq!(done[0].result.as_ref().unwrap_err().kind, VolumeErrorKind::Cancelled);
+    assert_eq!(tags(&two.poll(at(1))), [other.0]);
+    assert_eq!(one.poll(at(1)).len(), 1);
 }

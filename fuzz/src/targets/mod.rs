@@ -9,6 +9,8 @@ pub mod iser;
 pub mod iwarp;
 pub mod names;
 pub mod nbd;
+pub mod nfs;
+pub mod nfs_client;
 pub mod nvme;
 pub mod nvme_pdu;
 pub mod nvme_peer;
@@ -16,6 +18,7 @@ pub mod nvme_rdma;
 pub mod nvme_structures;
 pub mod roce;
 pub mod roce_endpoint;
+pub mod rpc;
 pub mod scsi;
 pub mod virtio;
 

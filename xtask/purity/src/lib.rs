@@ -14,5 +14,6 @@ mod world;
 /// What is linked: layer 2, and what of layer 1 its users need beside it.
 #[cfg(panic = "abort")]
 mod linked {
-    use {iscsi as _, iwarp as _, nvme as _, roce as _, scsi as _, verbs as _, virtio as _, volume as _};
+    use {filesystem as _, iscsi as _, iwarp as _, nfs as _, nvme as _, roce as _, rpc as _};
+    use {scsi as _, verbs as _, virtio as _, volume as _};
 }

@@ -8,7 +8,7 @@ use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
 use names::VolumeUrl;
 use protocol::Instant;
-use volume::{CoreId, Geometry, QueueContext, Volume, VolumeErrorKind};
+use volume::{CoreId, Geometry, Leaving, QueueContext, UsedVolumes, VolumeErrorKind};
 
 use super::connection::Connection;
 use super::endpoint::ClientEndpoint;
@@ -22,7 +22,7 @@ use crate::openings::{Openings, Unopened};
 #[derive(Debug, Clone)]
 pub(crate) enum Message {
     /// The volumes are open.
-    Volumes(Vec<Arc<dyn Volume>>),
+    Volumes(UsedVolumes),
     /// End all connections in good order, flush, finish.
     Shutdown,
 }
@@ -103,7 +103,9 @@ pub(crate) struct CoreService {
     /// By their listeners.
     serving: Vec<Served>,
     /// Dropping the last handle of a remote volume logs out of its target.
-    volumes: Vec<Arc<dyn Volume>>,
+    volumes: UsedVolumes,
+    /// What no core uses any more, while it is left in order.
+    leaving: Option<Leaving>,
     end: End,
 }
 
@@ -112,7 +114,8 @@ impl CoreService {
     pub(crate) fn new(plan: Plan, world: World<Message>, tell: Sender<News>) -> Self {
         let pool = Pool::new(plan.memory);
         let opening = (world.core == 0).then(|| Openings::begin(plan.urls.iter(), &world, &pool));
-        Self { plan, world, pool, tell, opening, serving: Vec::new(), volumes: Vec::new(), end: End::Open }
+        let (serving, volumes) = (Vec::new(), UsedVolumes::default());
+        Self { plan, world, pool, tell, opening, serving, volumes, leaving: None, end: End::Open }
     }
 
     fn tell(&self, news: News) {
@@ -126,9 +129,9 @@ impl CoreService {
     }
 
     /// Begins to serve the open volumes.
-    fn serve(&mut self, volumes: Vec<Arc<dyn Volume>>) {
+    fn serve(&mut self, used: UsedVolumes) {
         let mut shapes = Vec::new();
-        for (number, (volume, url)) in volumes.iter().zip(&self.plan.urls).enumerate() {
+        for (number, (volume, url)) in used.volumes().iter().zip(&self.plan.urls).enumerate() {
             let pool = self.pool.clone();
             let context = QueueContext::new(CoreId(self.world.core), self.world.waker.clone(), pool.clone());
             let queue = match volume.open_queue(&context) {
@@ -147,7 +150,16 @@ impl CoreService {
             self.serving.push(Served { hub, export: Arc::new(export), flush: LastFlush::Open });
         }
         self.tell(News::Serving(Ok(shapes)));
-        self.volumes = volumes;
+        self.volumes = used;
+    }
+
+    /// All is done here: the last core leaves the volumes.
+    fn leave(&mut self) {
+        self.end = End::Over;
+        self.serving.clear();
+        let context = QueueContext::without_pool(CoreId(self.world.core), self.world.waker.clone());
+        let volumes = std::mem::take(&mut self.volumes).let_go();
+        self.leaving = Some(Leaving::begin(volumes, &context));
     }
 
     fn go_on_opening(&mut self, now: Instant) {
@@ -155,6 +167,7 @@ impl CoreService {
         self.opening = None;
         match result {
             Ok(volumes) => {
+                let volumes = UsedVolumes::new(volumes);
                 for core in 1..self.world.postbox.cores() {
                     self.world.postbox.post(core, Message::Volumes(volumes.clone()));
                 }
@@ -187,8 +200,7 @@ impl CoreService {
         }
         if is_over {
             // A queue of another machine's volume would connect anew once its connection ends, as all do then.
-            self.end = End::Over;
-            self.serving.clear();
+            self.leave();
         }
     }
 }
@@ -234,6 +246,9 @@ impl Service for CoreService {
             self.serving.iter().for_each(|served| served.hub.poll(now, ready));
             self.go_on_ending(now);
         }
+        if self.leaving.as_mut().is_some_and(|leaving| leaving.poll(now)) {
+            self.leaving = None;
+        }
     }
 
     fn handle_gone(&mut self, _now: Instant, endpoint: EndpointId) {
@@ -243,7 +258,8 @@ impl Service for CoreService {
     fn poll_timeout(&self) -> Option<Instant> {
         let opening = self.opening.as_ref().and_then(Openings::poll_timeout);
         let serving = self.serving.iter().filter_map(|served| served.hub.poll_timeout());
-        opening.into_iter().chain(serving).min()
+        let leaving = self.leaving.as_ref().and_then(Leaving::poll_timeout);
+        opening.into_iter().chain(serving).chain(leaving).min()
     }
 
     fn expects_work(&self) -> bool {
@@ -251,7 +267,7 @@ impl Service for CoreService {
     }
 
     fn is_finished(&self) -> bool {
-        self.end == End::Over
+        self.end == End::Over && self.leaving.is_none()
     }
 }
 

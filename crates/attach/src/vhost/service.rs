@@ -14,7 +14,8 @@ use names::VolumeUrl;
 use protocol::{Ended, Instant};
 use virtio::queue::Position;
 use volume::{
-    Completion, CoreId, Operation, QueueContext, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    Completion, CoreId, Leaving, Operation, QueueContext, Request, Tag, UsedVolumes, Volume, VolumeErrorKind,
+    VolumeQueue,
 };
 
 use super::guest::GuestMemory;
@@ -33,7 +34,7 @@ const OWN: u64 = u32::MAX as u64;
 /// What is sent to the cores.
 pub(crate) enum Message {
     /// The volumes are open.
-    Volumes(Vec<Arc<dyn Volume>>),
+    Volumes(UsedVolumes),
     /// Serve a ring, which the front end notifies through `kick`.
     Start { ring: RingId, plan: Box<RingPlan>, kick: OwnedFd, done: Sender<()> },
     /// A ring's front end has lent other memory.
@@ -99,7 +100,9 @@ pub(crate) struct CoreService {
     tell: Sender<News>,
     opening: Option<Openings>,
     /// Dropping the last handle of a remote volume logs out of its target.
-    volumes: Vec<Arc<dyn Volume>>,
+    volumes: UsedVolumes,
+    /// What no core uses any more, while it is left in order.
+    leaving: Option<Leaving>,
     /// One for each volume.
     queues: Vec<Box<dyn VolumeQueue>>,
     rings: BTreeMap<RingId, Served>,
@@ -119,7 +122,8 @@ impl CoreService {
             pool,
             tell,
             opening,
-            volumes: Vec::new(),
+            volumes: UsedVolumes::default(),
+            leaving: None,
             queues: Vec::new(),
             rings: BTreeMap::new(),
             done: Vec::new(),
@@ -138,7 +142,8 @@ impl CoreService {
         self.end = End::Over;
     }
 
-    fn serve(&mut self, volumes: Vec<Arc<dyn Volume>>) {
+    fn serve(&mut self, used: UsedVolumes) {
+        let volumes = used.volumes();
         let context = QueueContext::new(CoreId(self.world.core), self.world.waker.clone(), self.pool.clone());
         for (number, volume) in volumes.iter().enumerate() {
             match volume.open_queue(&context) {
@@ -146,8 +151,8 @@ impl CoreService {
                 Err(error) => return self.fail(Unopened { number, error }),
             }
         }
-        self.tell(News::Serving(Ok(volumes.clone())));
-        self.volumes = volumes;
+        self.tell(News::Serving(Ok(volumes.to_vec())));
+        self.volumes = used;
     }
 
     fn go_on_opening(&mut self, now: Instant) {
@@ -155,6 +160,7 @@ impl CoreService {
         self.opening = None;
         match result {
             Ok(volumes) => {
+                let volumes = UsedVolumes::new(volumes);
                 for core in 1..self.world.postbox.cores() {
                     self.world.postbox.post(core, Message::Volumes(volumes.clone()));
                 }
@@ -243,6 +249,19 @@ impl CoreService {
         });
     }
 
+    /// All is done here: the last core leaves the volumes.
+    fn leave(&mut self, now: Instant) {
+        self.queues.clear();
+        let volumes = std::mem::take(&mut self.volumes).let_go();
+        if !volumes.is_empty() {
+            let context = QueueContext::without_pool(CoreId(self.world.core), self.world.waker.clone());
+            self.leaving = Some(Leaving::begin(volumes, &context));
+        }
+        if self.leaving.as_mut().is_some_and(|leaving| leaving.poll(now)) {
+            self.leaving = None;
+        }
+    }
+
     /// After the last ring: one flush of each volume, so that what front ends did not flush is not left to chance.
     fn go_on_ending(&mut self, now: Instant) {
         if self.end != End::Leaving || !self.rings.is_empty() {
@@ -317,7 +336,7 @@ impl Service for CoreService {
             self.world.waker.wake_by_ref();
         }
         if self.end == End::Over {
-            self.queues.clear();
+            self.leave(now);
         }
     }
 
@@ -326,7 +345,8 @@ impl Service for CoreService {
     fn poll_timeout(&self) -> Option<Instant> {
         let opening = self.opening.as_ref().and_then(Openings::poll_timeout);
         let queues = self.queues.iter().filter_map(|queue| queue.poll_timeout());
-        opening.into_iter().chain(queues).min()
+        let leaving = self.leaving.as_ref().and_then(Leaving::poll_timeout);
+        opening.into_iter().chain(queues).chain(leaving).min()
     }
 
     /// Front ends answer what they are answered: while a ring is served, the next request is near.
@@ -335,7 +355,7 @@ impl Service for CoreService {
     }
 
     fn is_finished(&self) -> bool {
-        self.end == End::Over
+        self.end == End::Over && self.leaving.is_none()
     }
 }
 

@@ -1,7 +1,6 @@
 //! A volume on a file or a block device.
 
 mod limits;
-mod locks;
 mod loss;
 mod queue;
 mod shape;
@@ -12,11 +11,11 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use host::{BlockFile, BlockInfo, BlockKind, OpenMode};
+use volume::range_locks::{RangeLock, RangeLocks};
 use volume::{
     Changes, Features, Geometry, Limits, LossRecord, Losses, OpenError, QueueContext, Volume, VolumeQueue,
 };
 
-use locks::{RangeLock, RangeLocks};
 use queue::{FileQueue, Shared};
 use shape::Shape;
 use size::Size;

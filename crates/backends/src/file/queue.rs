@@ -9,13 +9,13 @@ use std::sync::Arc;
 use buf::{Buf, BufList, Pool, SharedBuf};
 use host::{BlockDone, BlockOperation, BlockQueue, BlockRequest, IoError};
 use protocol::Instant;
+use volume::range_locks::{BlockRange, LockMode, RangeLock};
 use volume::{
     Allocation, ComparedWrite, Completion, Durability, Extent, Failure, Geometry, Losses, Operation, Outcome,
     QueueFull, Request, Tag, VolumeErrorKind, VolumeQueue, promises, shape,
 };
 
-use super::limits::{LOCK_UNIT, SCRATCH, ZERO_CHUNK};
-use super::locks::{BlockRange, LockMode, RangeLock};
+use super::limits::{SCRATCH, ZERO_CHUNK};
 use super::loss::{durable_write_failed, flush_failed};
 use super::shape::Shape;
 use super::size::Size;
@@ -124,9 +124,7 @@ impl FileQueue {
 
     /// The blocks of the locks that an extent lies in.
     fn range(&self, extent: Extent) -> BlockRange {
-        let (start, len) = (self.offset(extent), self.bytes(extent));
-        let first = start / LOCK_UNIT;
-        BlockRange { first, count: (start + len).div_ceil(LOCK_UNIT) - first }
+        BlockRange::of_bytes(self.offset(extent), self.bytes(extent))
     }
 
     /// Lets held requests begin, in order, as far as they may. True if one did.
@@ -139,7 +137,7 @@ impl FileQueue {
                 progress = true;
                 continue;
             }
-            let mode = lock_mode(&request.operation);
+            let mode = LockMode::of(&request.operation);
             let range = self.range(request.operation.extent().unwrap_or(Extent::new(0, 0)));
             let refused = if self.lock.try_lock(range, mode) {
                 let refused = self.begin(request, mode).err();
@@ -388,15 +386,6 @@ impl FileQueue {
         };
         let extent = Extent::new(extent.start, blocks.min(extent.blocks));
         Ok(Outcome::Allocation(Allocation { extent, mapped }))
-    }
-}
-
-/// How a request locks its extent: reads may overlap reads, and nothing may overlap a change.
-fn lock_mode(operation: &Operation) -> LockMode {
-    match operation {
-        Operation::Read { .. } | Operation::Compare { .. } => LockMode::Shared,
-        operation if operation.writes() => LockMode::Exclusive,
-        _ => LockMode::None,
     }
 }
 

@@ -3,7 +3,7 @@
 use buf::{Buf, BufList};
 use volume::{Durability, Extent, Tag};
 
-use super::locks::LockMode;
+use volume::range_locks::LockMode;
 
 /// The requests that want a flush. One is under way at a time: of several that wait together the system reports to one that data is lost.
 /// A request waits for the next that begins.

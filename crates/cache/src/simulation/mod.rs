@@ -15,7 +15,8 @@ use buf::{Buf, Pool};
 use protocol::{Entropy, Instant, SeededEntropy};
 use volume::{
     CacheControl, CacheMode, CacheState, CacheStatus, ComparedWrite, Completion, CoreId, Durability, Extent,
-    LeaveMode, Operation, Outcome, QueueContext, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    LeaveControl, LeaveMode, Operation, Outcome, QueueContext, Request, Tag, Volume, VolumeErrorKind,
+    VolumeQueue,
 };
 
 use crate::opening::Loading;

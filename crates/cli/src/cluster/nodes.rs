@@ -109,8 +109,7 @@ impl Cluster {
         }
         let mut ledger = Ledger::create(&folder.join("ledger.jsonl"))?;
         let link = Link { kind: LinkKind::Veth, rate: Some(settings.rate.clone()), ..Link::default() };
-        let others = u32::try_from(NODES - 1)?;
-        let hosts = match topology::build(&link, others, &mut ledger) {
+        let hosts = match topology::nodes(&link, u32::try_from(NODES)?, &mut ledger) {
             Ok(hosts) => hosts,
             Err(error) => {
                 ledger.tear_down();
@@ -118,7 +117,7 @@ impl Cluster {
             }
         };
         let mut cluster = Self { settings, nodes: Vec::new(), ledger, stop };
-        for (number, host) in std::iter::once(hosts.target).chain(hosts.initiators).enumerate() {
+        for (number, host) in hosts.initiators.into_iter().enumerate() {
             let folder = folder.join(format!("node-{}", number + 1));
             std::fs::create_dir(&folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;

@@ -20,11 +20,13 @@ use super::ids::VOLUMES;
 use super::plan::ApplyPlan;
 use super::report::{self, Change};
 use crate::accounts::Accounts;
-use crate::config::{Config, Transport, VolumeEntry};
+use crate::config::{Config, Protocol, Transport, VolumeEntry};
 use crate::control_input::{ControlInput, Ticket};
 use crate::exports::{self, BoundSocket, Exported, OpenPortal, Opened, Wanted};
 use crate::fresh::Fresh;
+use crate::nfs_state::NfsState;
 use crate::prepare::prepare;
+use crate::shares::OpenedShare;
 use crate::state::{Before, States};
 use crate::{descriptors, loss, randomness};
 
@@ -130,6 +132,10 @@ struct Draft {
     found: Vec<Found>,
     /// New volumes that are ready to be served.
     added: Vec<Opened>,
+    /// New shares.
+    added_shares: Vec<OpenedShare>,
+    /// All shares that are to be served.
+    shares: Vec<OpenedShare>,
     /// Why others are left out.
     missing: Vec<String>,
     /// All volumes that are to be served.
@@ -147,6 +153,7 @@ impl Draft {
     ) -> Result<Option<Generation>, Failure> {
         self.bind(context, plan, &next.config)?;
         self.open(context, &plan.added)?;
+        self.open_shares(context, &next.config)?;
         let current = &context.current;
         let is_same = self.found.is_empty()
             && plan.removed.is_empty()
@@ -278,6 +285,52 @@ impl Draft {
         Ok(())
     }
 
+    /// Opens shares that are new, and what NFS itself begins with.
+    fn open_shares(&mut self, context: &mut Context, next: &Config) -> Result<(), Failure> {
+        let told = |error: anyhow::Error| Failure::because(format!("{error:#}"));
+        for entry in &next.shares {
+            let name = &entry.name;
+            let served = context.current.shares.iter().find(|share| share.entry.name == *name);
+            if let Some(share) = served {
+                if share.entry.url != entry.url {
+                    return Err(Failure::because(format!(
+                        "the share {name:?} cannot change from {} to {} while it is served: take it out, reload, and put it back, or restart",
+                        share.entry.url, entry.url
+                    )));
+                }
+                self.shares.push(share.moved(entry));
+                continue;
+            }
+            if context.retiring_shares.values().any(|share| share.entry.name == *name) {
+                return Err(Failure::because(format!(
+                    "the share {name:?} is still being closed: requests wait for what it lies on; try again later"
+                )));
+            }
+            let state = context.states.of_share(entry).map_err(told)?;
+            let Some(id) = context.ids.volume() else {
+                return Err(Failure::because(format!(
+                    "the share {name:?} is one too many: a server serves {VOLUMES} volumes and shares; let another server serve some"
+                )));
+            };
+            match OpenedShare::open(entry, id, state, &mut *randomness::source()()) {
+                Ok(share) => {
+                    self.added_shares.push(share.clone());
+                    self.shares.push(share);
+                }
+                Err(error) => {
+                    context.ids.release(id);
+                    return Err(told(error));
+                }
+            }
+        }
+        if context.nfs.is_none() && next.portals.iter().any(|portal| portal.protocol == Protocol::Nfs) {
+            let state = context.states.of_nfs(&next.portals).map_err(told)?;
+            let links = (Arc::clone(&context.links.postbox), Arc::clone(&context.links.cores.engine.journal));
+            context.nfs = Some(NfsState::begin(state, &mut *randomness::source()(), links).map_err(told)?);
+        }
+        Ok(())
+    }
+
     /// The catalogue of everything that is to be served.
     fn compose(&mut self, context: &Context, plan: &ApplyPlan, next: &Checked) -> Result<Catalogue, Failure> {
         let current = &context.current;
@@ -292,18 +345,24 @@ impl Draft {
         }
         let told = |error: anyhow::Error| Failure::because(format!("{error:#}"));
         exports::check_distinct(&self.opened).map_err(told)?;
-        let wanted = Wanted { config: &next.config, accounts: &next.accounts, opened: &self.opened };
+        let wanted = Wanted {
+            config: &next.config,
+            accounts: &next.accounts,
+            opened: &self.opened,
+            shares: &self.shares,
+            nfs: context.nfs.as_ref(),
+        };
         let generation = Generation(current.generation.0 + 1);
         self.exported =
             exports::export(wanted, &self.portals, &current.exported, generation).map_err(told)?;
         let limits = limits(context, &next.config);
-        Ok(exports::catalogue(&self.opened, &self.exported, generation, limits))
+        Ok(exports::catalogue(wanted, &self.exported, generation, limits))
     }
 
     /// The cores serve it: from here on it is what is served.
     fn install(self, context: &mut Context, next: Checked, generation: Generation) -> Change {
         let Checked { config, accounts, .. } = next;
-        let Self { bound, sockets, portals, missing, opened, exported, added, fresh, .. } = self;
+        let Self { bound, sockets, portals, missing, opened, shares, exported, added, fresh, .. } = self;
         context.fresh = fresh;
         let is_new = |portal: &&OpenPortal| !context.current.portals.iter().any(|old| old.id == portal.id);
         let mut change = Change { opened: portals.iter().filter(is_new).count(), ..Change::default() };
@@ -317,7 +376,7 @@ impl Draft {
             context.links.log.set_filter(filter);
         }
         let (config, kept) = (Some(config), opened.len() - added.len());
-        let next = Current { generation, config, accounts, opened, missing, portals, exported };
+        let next = Current { generation, config, accounts, opened, shares, missing, portals, exported };
         let before = std::mem::replace(&mut context.current, next);
         for old in before.portals {
             if context.current.portals.iter().any(|portal| portal.id == old.id) {
@@ -334,6 +393,11 @@ impl Draft {
                 context.links.listeners.close(id);
             }
         }
+        for old in before.shares {
+            if !context.current.shares.iter().any(|share| share.id == old.id) {
+                context.retiring_shares.insert(old.id, old);
+            }
+        }
         for old in before.opened {
             if !context.current.opened.iter().any(|opened| opened.id == old.id) {
                 change.removed.push(old.name.clone());
@@ -346,11 +410,14 @@ impl Draft {
     /// Takes back all that was made.
     fn undo(self, context: &mut Context) {
         context.give_up_openings();
-        let Self { added, fresh, opened, found, bound, sockets, ports, .. } = self;
+        let Self { added, added_shares, shares, fresh, opened, found, bound, sockets, ports, .. } = self;
         for id in ports {
             context.links.adapters.withdraw(id);
         }
-        drop((opened, found, bound, sockets));
+        drop((opened, shares, found, bound, sockets));
+        for share in added_shares {
+            context.close_share(share);
+        }
         for opened in added {
             // Nobody has used it: it is as clean as it was.
             if let Err(error) = opened.kept.end() {
@@ -363,7 +430,7 @@ impl Draft {
 }
 
 fn is_remote(source: &Source) -> bool {
-    matches!(source, Source::Iscsi(_) | Source::Nvme(_))
+    matches!(source, Source::Iscsi(_) | Source::Nvme(_) | Source::Nfs(_))
 }
 
 /// Begins to open a volume: core 0 goes on once all is done that may block.
@@ -371,6 +438,7 @@ fn begin(context: &Context, ticket: Ticket, url: &VolumeUrl) -> Result<(), Failu
     let may_block = match &url.source {
         Source::Iscsi(remote) => matches!(remote.portal.host, Host::Name(_)),
         Source::Nvme(remote) => matches!(remote.portal.host, Host::Name(_)),
+        Source::Nfs(remote) => matches!(remote.portal.host, Host::Name(_)),
         Source::Composite(_) => true,
         _ => false,
     };

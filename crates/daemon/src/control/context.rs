@@ -23,7 +23,9 @@ use crate::departures::Departures;
 use crate::exports::{Exported, OpenPortal, Opened};
 use crate::fresh::Fresh;
 use crate::log::Log;
+use crate::nfs_state::NfsState;
 use crate::serving_core::Cores;
+use crate::shares::OpenedShare;
 use crate::state::States;
 
 /// How often a volume is told of that takes its time to be closed.
@@ -38,6 +40,8 @@ pub(super) struct Current {
     pub(super) accounts: Accounts,
     /// In the order of the configuration.
     pub(super) opened: Vec<Opened>,
+    /// In the order of the configuration.
+    pub(super) shares: Vec<OpenedShare>,
     /// Why volumes are left out.
     pub(super) missing: Vec<String>,
     /// In the order of the configuration.
@@ -77,6 +81,10 @@ pub(super) struct Context {
     pub(super) current: Current,
     pub(super) reloads: Reloads,
     pub(super) retiring: BTreeMap<VolumeId, Retiring>,
+    /// Shares that were taken out, and of which a core may still have a queue.
+    pub(super) retiring_shares: BTreeMap<VolumeId, OpenedShare>,
+    /// NFS' own state, once it was served.
+    pub(super) nfs: Option<NfsState>,
     /// Volumes that were served until the end, and are flushed.
     pub(super) secured: BTreeSet<VolumeId>,
     /// Files that were made for what is served since the last change.
@@ -102,6 +110,8 @@ impl Context {
             current: Current::default(),
             reloads: Reloads::default(),
             retiring: BTreeMap::new(),
+            retiring_shares: BTreeMap::new(),
+            nfs: None,
             secured: BTreeSet::new(),
             fresh: Vec::new(),
             is_stop_asked: false,
@@ -217,8 +227,24 @@ impl Context {
         self.retiring.insert(opened.id, Retiring { opened, since: now, told: now });
     }
 
-    /// No core has a queue of the volume any more.
+    /// Lets go of a share that no core has.
+    pub(super) fn close_share(&mut self, share: OpenedShare) {
+        let OpenedShare { id, filesystem, state, .. } = share;
+        drop(filesystem);
+        state.release();
+        self.ids.release(id);
+    }
+
+    /// No core has a queue of the volume or the share any more.
     fn retire(&mut self, id: VolumeId, is_secured: bool, forced: u32) {
+        if let Some(share) = self.retiring_shares.remove(&id) {
+            let name = &share.entry.name;
+            self.record(Event::new(
+                Kind::Configuration,
+                format!("the share {name:?} is not served any more"),
+            ));
+            return self.close_share(share);
+        }
         let Some(Retiring { opened, since, .. }) = self.retiring.remove(&id) else {
             if is_secured {
                 self.secured.insert(id);

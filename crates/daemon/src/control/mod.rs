@@ -34,6 +34,7 @@ use crate::exports::{OpenPortal, Opened};
 use crate::help::PortalPlace;
 use crate::log::Log;
 use crate::serving_core::Cores;
+use crate::shares::OpenedShare;
 use crate::state::States;
 
 /// How long connections get to end by themselves when the process is asked to stop.
@@ -138,6 +139,11 @@ impl Controller {
     /// The volumes that are served.
     pub(crate) fn opened(&self) -> &[Opened] {
         &self.context.current.opened
+    }
+
+    /// The shares that are served.
+    pub(crate) fn shares(&self) -> &[OpenedShare] {
+        &self.context.current.shares
     }
 
     /// Where it listens.

@@ -11,11 +11,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use filesystem::FileSystem;
 use host::ListenerId;
 use volume::{Geometry, OpenError, Volume, VolumeId};
 
 pub(crate) use self::portals::Portals;
 use crate::limits::ConnectionLimits;
+use crate::nfs_portal::{NfsPortal, NfsStart};
+use crate::served_id::ServedId;
 
 /// Volumes' sizes.
 type Sizes = HashMap<VolumeId, Geometry>;
@@ -27,6 +30,8 @@ pub enum ListenerRole {
     Iscsi(Arc<iscsi::target::Portal>),
     /// NVMe over Fabrics, as a controller.
     Nvme(Arc<nvme::controller::Portal>),
+    /// NFS 4.1 and 4.2, as a server.
+    Nfs(Arc<NfsPortal>),
 }
 
 impl ListenerRole {
@@ -37,6 +42,7 @@ impl ListenerRole {
             match self {
                 Self::Iscsi(portal) => Arc::make_mut(portal).resize(volume, geometry),
                 Self::Nvme(portal) => Arc::make_mut(portal).resize(volume, geometry),
+                Self::Nfs(_) => {}
             }
         }
     }
@@ -56,6 +62,7 @@ impl ListenerRole {
                 let shown = portal.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
                 shown.filter_map(|each| differs((each.volume, each.geometry))).collect()
             }
+            Self::Nfs(_) => Vec::new(),
         }
     }
 
@@ -64,6 +71,7 @@ impl ListenerRole {
         match (self, other) {
             (Self::Iscsi(one), Self::Iscsi(two)) => Arc::ptr_eq(one, two),
             (Self::Nvme(one), Self::Nvme(two)) => Arc::ptr_eq(one, two),
+            (Self::Nfs(one), Self::Nfs(two)) => Arc::ptr_eq(one, two),
             _ => false,
         }
     }
@@ -77,6 +85,10 @@ impl ListenerRole {
             Self::Nvme(portal) => {
                 let none = nvme::controller::Portal { subsystems: Vec::new(), ..(**portal).clone() };
                 Self::Nvme(Arc::new(none.with_log()))
+            }
+            Self::Nfs(portal) => {
+                let exports = Arc::new(portal.exports.emptied());
+                Self::Nfs(Arc::new(NfsPortal { exports, ..(**portal).clone() }))
             }
         }
     }
@@ -101,6 +113,17 @@ pub struct ServedVolume {
     pub name: Arc<str>,
     /// The volume itself.
     pub volume: Arc<dyn Volume>,
+}
+
+/// A file system that is served.
+#[derive(Debug, Clone)]
+pub struct ServedFiles {
+    /// What cores and connections call it, as [`ServedVolume::id`]: volumes and file systems share the slots.
+    pub id: ServedId,
+    /// What its operator calls it.
+    pub name: Arc<str>,
+    /// The file system itself.
+    pub filesystem: Arc<dyn FileSystem>,
 }
 
 /// What carries the protocol of a listening socket.
@@ -143,6 +166,10 @@ pub struct Catalogue {
     pub generation: Generation,
     /// The volumes.
     pub volumes: Vec<ServedVolume>,
+    /// The file systems.
+    pub files: Vec<ServedFiles>,
+    /// What the owner of NFS clients' state begins with; there where any listener speaks NFS.
+    pub nfs: Option<Arc<NfsStart>>,
     /// The listeners.
     pub listeners: Vec<Listening>,
     /// How many connections are served.
@@ -168,6 +195,8 @@ impl Catalogue {
         Self {
             generation: Generation(1),
             volumes: (0..).zip(volumes).map(served).collect(),
+            files: Vec::new(),
+            nfs: None,
             listeners: (0..).zip(roles).map(listening).collect(),
             limits: ConnectionLimits::default(),
         }
@@ -200,9 +229,10 @@ impl Catalogue {
         self.listeners.iter_mut().for_each(|listening| listening.role.resize(&sizes));
     }
 
-    /// The ids of its volumes.
-    pub(crate) fn ids(&self) -> HashSet<VolumeId> {
-        self.volumes.iter().map(|served| served.id).collect()
+    /// The ids of its volumes and file systems.
+    pub(crate) fn ids(&self) -> HashSet<ServedId> {
+        let volumes = self.volumes.iter().map(|served| served.id);
+        volumes.chain(self.files.iter().map(|served| served.id)).collect()
     }
 
     /// Brings the sizes up to date: a volume may have changed its size while the catalogue was made.
@@ -229,6 +259,14 @@ pub enum ProposalError {
     Volume {
         /// Its name.
         volume: Arc<str>,
+        /// Why.
+        error: OpenError,
+    },
+    /// A file system cannot be served on a core.
+    #[error("the share {share:?} cannot be served: {error}")]
+    Files {
+        /// Its name.
+        share: Arc<str>,
         /// Why.
         error: OpenError,
     },

@@ -22,10 +22,11 @@ use volume::{Submission, Tag};
 use crate::carried::Carried;
 use crate::catalogue::Departure;
 use crate::hub::Hub;
-use crate::kind::{ServedId, ServedKind, Tagged};
+use crate::kind::{ServedKind, Tagged};
 use crate::limits::PARKED_GUESS;
 use crate::message::{Inbound, Member};
 use crate::queues::{Slot, SubmitError, UseReport};
+use crate::served_id::ServedId;
 use crate::serving_connection::ServingConnection;
 use crate::volume_kind::VolumeKind;
 
@@ -277,7 +278,7 @@ impl<R: Role> Driver<R> {
 
     /// No request of its is under way.
     fn has_nothing_under_way(&self) -> bool {
-        self.context.outstanding == 0
+        self.context.outstanding == 0 && !self.connection.is_busy()
     }
 
     fn act(&mut self) {

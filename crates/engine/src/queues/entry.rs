@@ -13,11 +13,15 @@ use protocol::Instant;
 use volume::{Epoch, Tag};
 
 use super::tag::{Slot, join};
-use crate::kind::{ServedId, ServedKind};
+use crate::kind::ServedKind;
 use crate::limits::{USE_INTERVAL, WITHDRAWAL};
+use crate::served_id::ServedId;
 
 /// The slot that asks for the last request: no driver's.
 pub(crate) const LAST: Slot = Slot(0x7fff_ffff);
+
+/// Who asks to close what NFS clients have open no more: core 0, which hears nothing of it.
+pub(crate) const RELEASE: Slot = Slot(0x7fff_fffe);
 
 /// No request carries this epoch.
 const NEVER: Epoch = Epoch(u64::MAX);

@@ -15,14 +15,15 @@ use std::task::Waker;
 use protocol::Instant;
 use volume::{OpenError, PollList, Polled, QueueContext, Submission, Tag};
 
-pub(crate) use self::entry::LAST;
 pub(crate) use self::entry::UseReport;
+pub(crate) use self::entry::{LAST, RELEASE};
 use self::entry::{Progress, QueueEntry};
 pub(crate) use self::tag::Slot;
 use self::tag::{join, split};
 use crate::catalogue::ProposalError;
-use crate::kind::{ServedId, ServedKind, Tagged};
+use crate::kind::{ServedKind, Tagged};
 use crate::limits::COMPLETIONS_GUESS;
+use crate::served_id::ServedId;
 
 /// A request that no queue has taken: nothing has happened to it, and nothing counts it.
 #[derive(Debug)]
@@ -228,6 +229,11 @@ impl<K: ServedKind> Queues<K> {
     /// True when there is no queue, and everybody knows.
     pub(crate) fn is_empty(&self) -> bool {
         self.events.is_empty() && self.entries.iter().all(QueueEntry::is_vacant)
+    }
+
+    /// True when no queue was ever opened, and nobody is to be told anything.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.entries.is_empty() && self.acknowledged.is_empty() && self.events.is_empty()
     }
 
     /// Submits for a connection.

@@ -1,6 +1,6 @@
 //! Which volume of another machine is meant, and how it is entered.
 
-use names::{IscsiUrl, NvmeUrl};
+use names::{IscsiUrl, NfsUrl, NvmeUrl};
 
 /// CHAP secrets, read from their files. They are never printed.
 #[derive(Clone)]
@@ -32,6 +32,26 @@ pub enum Access {
         /// Which.
         url: NvmeUrl,
     },
+    /// A file at an NFS server.
+    Nfs {
+        /// Which.
+        url: NfsUrl,
+        /// Who opens it, and what for.
+        user: NfsUser,
+    },
+}
+
+/// Who opens a file at an NFS server, unless the URL says otherwise, and what for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NfsUser {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
+    /// Nothing is to be written.
+    pub reads_only: bool,
 }
 
 impl std::fmt::Debug for Access {
@@ -39,6 +59,7 @@ impl std::fmt::Debug for Access {
         match self {
             Self::Iscsi { url, .. } => f.debug_tuple("Iscsi").field(url).finish(),
             Self::Nvme { url } => f.debug_tuple("Nvme").field(url).finish(),
+            Self::Nfs { url, .. } => f.debug_tuple("Nfs").field(url).finish(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The requests of a queue that are not answered yet, found by number instead of by search.
 //!
 //! A request's tag is its asker's and may be any number. Toward the connection it is a slot's number instead, so that an answer
-//! finds its request with one look. A slot is free again only when its request is over, and a connection answers each
-//! request once, so a number never stands for two requests at a time.
+//! finds its request with one look, and above it how many requests there were before: no other request ever has the same, so that
+//! a protocol that has carried out a request over a connection before (NFS) recognises it.
 
 use std::net::SocketAddr;
 
@@ -72,15 +72,28 @@ pub(super) struct Entry {
     pub(super) busy: u8,
 }
 
+/// A place for one, and which request it is for.
+#[derive(Debug)]
+struct Slot {
+    own: Tag,
+    entry: Option<Entry>,
+}
+
 /// All of a queue's.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
-    slots: Vec<Option<Entry>>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Requests so far.
+    count: u64,
 }
 
+/// Bits of a slot's number: more requests than a queue can have. The 40 above them count requests for weeks at a million a second, long after whatever was
+/// carried out over a connection before is forgotten.
+const SLOT_BITS: u32 = 24;
+
 fn slot_of(own: Tag) -> usize {
-    wire::index(own.0)
+    wire::index(own.0 & ((1 << SLOT_BITS) - 1))
 }
 
 impl Entries {
@@ -93,55 +106,58 @@ impl Entries {
     #[inline]
     pub(super) fn insert(&mut self, entry: Entry) -> Tag {
         let slot = self.free.pop().unwrap_or_else(|| self.grow());
-        self.slots[slot as usize] = Some(entry);
-        Tag(slot.into())
+        self.count = self.count.wrapping_add(1);
+        let own = Tag(u64::from(slot) | self.count << SLOT_BITS);
+        self.slots[slot as usize] = Slot { own, entry: Some(entry) };
+        own
     }
 
     /// A slot that was never used.
     #[cold]
     fn grow(&mut self) -> u32 {
-        self.slots.push(None);
+        assert!(self.slots.len() >> SLOT_BITS == 0, "a queue's depth is below that");
+        self.slots.push(Slot { own: Tag(u64::MAX), entry: None });
         wire::bounded::<u32>(self.slots.len() - 1)
     }
 
     /// The one with this tag toward the connection.
     #[inline]
     pub(super) fn get(&self, own: Tag) -> Option<&Entry> {
-        self.slots.get(slot_of(own))?.as_ref()
+        self.slots.get(slot_of(own)).filter(|slot| slot.own == own)?.entry.as_ref()
     }
 
     /// The one with this tag toward the connection.
     pub(super) fn get_mut(&mut self, own: Tag) -> Option<&mut Entry> {
-        self.slots.get_mut(slot_of(own))?.as_mut()
+        self.slots.get_mut(slot_of(own)).filter(|slot| slot.own == own)?.entry.as_mut()
     }
 
     /// Ends one where it stands: it is too big to be moved out. Says what its asker calls it.
     #[inline]
     pub(super) fn remove(&mut self, own: Tag) -> Option<Tag> {
-        let slot = self.slots.get_mut(slot_of(own))?;
-        let tag = slot.as_ref()?.tag;
-        *slot = None;
-        self.free.push(wire::bounded::<u32>(own.0));
+        let slot = self.slots.get_mut(slot_of(own)).filter(|slot| slot.own == own)?;
+        let tag = slot.entry.as_ref()?.tag;
+        slot.entry = None;
+        self.free.push(wire::bounded::<u32>(slot_of(own)));
         Some(tag)
     }
 
     /// The tag toward the connection of the one that its asker calls `tag`.
     pub(super) fn find(&self, tag: Tag) -> Option<Tag> {
-        let found = self.slots.iter().position(|slot| slot.as_ref().is_some_and(|entry| entry.tag == tag));
-        found.map(|slot| Tag(slot as u64))
+        let found = self.slots.iter().find(|slot| slot.entry.as_ref().is_some_and(|entry| entry.tag == tag));
+        found.map(|slot| slot.own)
     }
 
     /// All.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.slots.iter_mut().flatten()
+        self.slots.iter_mut().filter_map(|slot| slot.entry.as_mut())
     }
 
     /// The tags toward the connection of those of a kind, in the order of what their askers call them.
     pub(super) fn select(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<Tag> {
         let mut found: Vec<(Tag, Tag)> = Vec::new();
-        for (slot, entry) in self.slots.iter().enumerate() {
+        for Slot { own, entry } in &self.slots {
             if let Some(entry) = entry.as_ref().filter(|entry| wanted(entry)) {
-                found.push((entry.tag, Tag(slot as u64)));
+                found.push((entry.tag, *own));
             }
         }
         found.sort_unstable();
@@ -166,14 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_used_again_only_after_their_request_is_over() {
+    fn a_slot_is_used_again_once_its_request_is_over_and_under_another_number() {
         let mut entries = Entries::default();
         let (first, second) = (entries.insert(entry(u64::MAX)), entries.insert(entry(7)));
         assert_ne!(first, second);
         assert_eq!((entries.find(Tag(7)), entries.find(first)), (Some(second), None));
         assert_eq!(entries.remove(first), Some(Tag(u64::MAX)));
         assert!(entries.remove(first).is_none() && entries.get_mut(first).is_none());
-        assert_eq!((entries.len(), entries.insert(entry(9))), (1, first));
+        assert_eq!(entries.len(), 1);
+        let third = entries.insert(entry(9));
+        assert_eq!(slot_of(third), slot_of(first));
+        assert!(third != first && entries.get(first).is_none() && entries.remove(first).is_none());
         assert!(entries.get_mut(Tag(u64::MAX)).is_none());
     }
 

@@ -23,6 +23,7 @@ use host::AdapterPair;
 use names::{Iqn, IscsiOptions, IscsiUrl, RdmaOptions, RdmaTransport};
 
 use super::access::Secrets;
+use super::claim::{Claim, claim};
 use super::client::adapters::AdapterWish;
 use super::client::datagrams::Wish;
 use super::client::{Client, ClientRole, Dial, Hooks, Owner, Report, Tell};
@@ -329,26 +330,16 @@ fn remote_volume(unit: &RemoteUnit, plan: Arc<Plan>, name: String) -> Arc<dyn Vo
     let open = Box::new(move |_: CoreId, waker| -> Result<Box<dyn Route>, OpenError> {
         let (plan, shared) = (Arc::clone(&plan), Arc::clone(&given));
         let only = match plan.named {
-            Some(_) => Some(claim(&taken)?),
+            Some(_) => Some(claim(
+                &taken,
+                "isid= names a single session: use one connection and one core, or leave isid= out",
+            )?),
             None => None,
         };
         let owner = Owner { waker, purpose: Arc::new(()) };
         Ok(Box::new(Sessions { isid: plan.isid(), plan, shared, owner, _only: only }))
     });
     Arc::new(RemoteVolume { name, shared, open })
-}
-
-/// Lets one queue at a time have the session that the user named: a second login under its name would end the first.
-fn claim(taken: &Mutex<Weak<()>>) -> Result<Arc<()>, OpenError> {
-    let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
-    if taken.strong_count() > 0 {
-        return Err(OpenError::new(
-            "isid= names a single session: use one connection and one core, or leave isid= out",
-        ));
-    }
-    let claimed = Arc::new(());
-    *taken = Arc::downgrade(&claimed);
-    Ok(claimed)
 }
 
 /// One queue's sessions, one after the other.
@@ -359,7 +350,7 @@ struct Sessions {
     /// The queue: its purpose is held for as long as it is.
     owner: Owner,
     /// The claim to a session's name, if the user gave it.
-    _only: Option<Arc<()>>,
+    _only: Option<Claim>,
 }
 
 impl Route for Sessions {

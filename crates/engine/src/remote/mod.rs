@@ -1,7 +1,7 @@
 //! Volumes on other machines: an initiator or host connection as a [`volume::Volume`].
 //!
 //! Opening asks the far end what it is; after that every core that opens a queue gets a connection of its own (an
-//! iSCSI session, or an NVMe I/O queue of one controller). Nothing above knows that the volume is remote.
+//! iSCSI session, an NVMe I/O queue of one controller, or an NFS client's session). Nothing above knows that the volume is remote.
 //!
 //! A connection that ends is replaced: `recovery` says when, `queue` keeps the requests meanwhile, `replay` says which of them
 //! may be sent again, and `durability` what a flush may still promise. docs/decisions/0003-reconnect.md has the reasons.
@@ -9,6 +9,7 @@
 mod access;
 mod admin_requests;
 mod association;
+mod claim;
 mod client;
 mod client_context;
 mod durability;
@@ -16,6 +17,7 @@ mod entries;
 mod far_end;
 mod iscsi;
 mod link;
+mod nfs;
 mod nvme;
 mod nvme_plan;
 mod opener;
@@ -37,7 +39,7 @@ use std::sync::Arc;
 use ::volume::{OpenError, Volume};
 use names::DiscoveryUrl;
 
-pub use self::access::{Access, Secrets};
+pub use self::access::{Access, NfsUser, Secrets};
 pub use self::client_context::ClientContext;
 pub use self::iscsi::INITIATOR;
 pub use self::opener::{RemoteOpener, resolve};
@@ -66,6 +68,7 @@ pub fn open(address: SocketAddr, access: Access, context: &ClientContext) -> Rem
     RemoteOpening(match access {
         Access::Iscsi { url, secrets } => iscsi::open(address, url, secrets, context),
         Access::Nvme { url } => nvme::open(address, &url, context),
+        Access::Nfs { url, user } => nfs::open(address, url, &user, context),
     })
 }
 
@@ -130,6 +133,7 @@ mod tests {
         match url.parse::<names::VolumeUrl>().unwrap().source {
             names::Source::Iscsi(url) => Access::Iscsi { url, secrets: None },
             names::Source::Nvme(url) => Access::Nvme { url },
+            names::Source::Nfs(url) => Access::Nfs { url, user: NfsUser::default() },
             other => panic!("{} is not remote", other.scheme()),
         }
     }
@@ -139,6 +143,7 @@ mod tests {
         let urls = [
             "iscsi://192.0.2.1:3260/iqn.2026-11.org.example:disk/0",
             "nvme+tcp://192.0.2.1:4420/nqn.2026-11.org.example:disk/1",
+            "nfs://192.0.2.1:2049/export/disk.img",
         ];
         for (option, patience) in [("?timeout=1500ms", 1500), ("?timeout=40s", 10_000), ("", 10_000)] {
             for url in urls {

@@ -9,7 +9,7 @@ use host::{Adapters, Dialer, Resolver, SecretReader};
 use names::{Host, Portal, Source, VolumeUrl};
 use protocol::Instant;
 
-use super::access::Access;
+use super::access::{Access, NfsUser};
 use super::client_context::ClientContext;
 use super::secret::read_secrets;
 use super::{RemoteOpening, open};
@@ -28,6 +28,8 @@ pub struct RemoteOpener {
     pub resolver: Arc<dyn Resolver>,
     /// Reads secrets.
     pub secrets: Arc<dyn SecretReader>,
+    /// Who opens files at NFS servers.
+    pub user: NfsUser,
 }
 
 impl std::fmt::Debug for RemoteOpener {
@@ -38,7 +40,7 @@ impl std::fmt::Debug for RemoteOpener {
 
 impl Opener for RemoteOpener {
     fn schemes(&self) -> &'static [&'static str] {
-        &["iscsi", "iser", "nvme+tcp", "nvme+rdma"]
+        &["iscsi", "iser", "nvme+tcp", "nvme+rdma", "nfs"]
     }
 
     fn prepare(&self, url: &VolumeUrl, _openers: &Openers) -> Result<Box<dyn PreparedOpen>, OpenError> {
@@ -48,6 +50,10 @@ impl Opener for RemoteOpener {
                 (&url.portal, Access::Iscsi { url: url.clone(), secrets })
             }
             Source::Nvme(url) => (&url.portal, Access::Nvme { url: url.clone() }),
+            Source::Nfs(file) => {
+                let user = NfsUser { reads_only: url.is_read_only(), ..self.user.clone() };
+                (&file.portal, Access::Nfs { url: file.clone(), user })
+            }
             other => {
                 let text = format!("{}: is no volume of another machine", other.scheme());
                 return Err(OpenError::new(text).at(OpenStage::Scheme));

@@ -244,6 +244,19 @@ impl Server {
         self.hang_up(stream);
     }
 
+    /// True when a stream that has ended need not be kept.
+    pub(crate) fn is_idle(&self, stream: usize) -> bool {
+        self.streams[stream].endpoint.is_idle()
+    }
+
+    /// The host closes a stream, which stays until nothing of it is under way.
+    pub(crate) fn end(&mut self, stream: usize) {
+        let endpoint = &mut self.streams[stream].endpoint;
+        endpoint.handle_ended(self.now, Ended::ByPeer);
+        endpoint.turn(self.now);
+        self.run();
+    }
+
     /// Why the server wants to end a stream.
     pub(crate) fn close_reason(&self, stream: usize) -> Option<CloseReason> {
         self.streams[stream].endpoint.poll_close()
@@ -301,10 +314,15 @@ impl Server {
 
     /// Accepts a stream on a core that has said nothing yet; its number.
     pub(crate) fn knock(&mut self, core: usize) -> usize {
+        self.knock_at(core, ListenerId(0))
+    }
+
+    /// The same, at this listener.
+    pub(crate) fn knock_at(&mut self, core: usize, listener: ListenerId) -> usize {
         let stream = self.streams.len();
         let name = EndpointId(stream as u64 + 10);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
-        let accepted = Accepted { listener: ListenerId(0), endpoint: name, local: address, peer: address };
+        let accepted = Accepted { listener, endpoint: name, local: address, peer: address };
         let endpoint = self.cores[core].accept(self.now, accepted).unwrap();
         let (staged, received) = (Vec::new(), Vec::new());
         self.streams.push(Stream { core, name, endpoint, staged, placement: None, received });

@@ -7,12 +7,15 @@
 
 use std::cell::RefCell;
 
+use names::{Filter, Source, VolumeUrl};
+
 use super::*;
 use crate::evidence::Evidence;
-use crate::result::{Bucket, Cpu, CpuShare, Direction, Latency, Load, Neighbour};
+use crate::result::{Bucket, Cpu, CpuShare, Direction, Latency, Load, Neighbour, Network, Node};
 use crate::scenario::{Arm, Initiator, Target, ToolKind, catalogue, primary, sweep, topology};
 use crate::statistics::context::payload_rate;
-use crate::statistics::metric::FIRST_IO;
+use crate::statistics::metric::{CACHE_DIRTY, CACHE_HITS, CACHE_MISSES, FIRST_IO};
+use crate::statistics::number::real;
 use crate::statistics::random::Random;
 use crate::statistics::synthetic::result;
 
@@ -78,6 +81,8 @@ struct Bounds {
     volumes: Option<f64>,
     delay: f64,
     open_loop: bool,
+    /// Nodes, and how many of them hold each block.
+    nodes: Option<[f64; 2]>,
 }
 
 impl Bounds {
@@ -89,18 +94,13 @@ impl Bounds {
         if arm.initiator == Initiator::Local {
             bounds.each_way = None;
         }
-        for filter in built.volume.split('+') {
-            match filter.split_once('=') {
-                Some(("limit", rate)) if rate.ends_with("iops") => {
-                    bounds.iops = rate.trim_end_matches("iops").parse::<f64>().ok().map(|rate| rate * count);
-                }
-                Some(("limit", rate)) => {
-                    bounds.volumes = rate.trim_end_matches("/s").parse::<f64>().ok().map(|rate| rate * count);
-                }
-                Some(("delay", span)) => bounds.delay = evaluate::size(span).unwrap(),
-                _ => {}
-            }
+        if built.copies > 0 {
+            bounds.nodes = Some([f64::from(built.initiators), f64::from(built.copies)]);
         }
+        let volume = Most::of(&built.volume.replace("{n}", "0").replace("{folder}", "/f").parse().unwrap());
+        bounds.iops = volume.iops.map(|rate| rate * count);
+        bounds.volumes = volume.bytes.map(|rate| rate * count);
+        bounds.delay = volume.delay;
         if let Some(rate) = settings.get("rate_iops").and_then(|rate| rate.parse::<f64>().ok()) {
             bounds.iops = Some(bounds.iops.map_or(rate, |known| known.min(rate)));
             bounds.open_loop = true;
@@ -108,11 +108,63 @@ impl Bounds {
         bounds
     }
 
-    /// The most I/Os a second of so many bytes, of which the busier direction has this share.
-    fn most(self, size: f64, busier: f64) -> Option<f64> {
-        let link = self.each_way.map(|rate| rate / size / busier);
+    /// The most I/Os a second of so many bytes, of which this share are reads.
+    fn most(self, size: f64, reads: f64) -> Option<f64> {
+        let link = self.each_way.map(|rate| match self.nodes {
+            // All nodes' links carry what a node does not read of its own part, and every copy but its own.
+            Some([nodes, copies]) => {
+                rate * nodes
+                    / size
+                    / (reads * (1.0 - copies / nodes) + (1.0 - reads) * copies * (1.0 - 1.0 / nodes))
+            }
+            None => rate / size / reads.max(1.0 - reads),
+        });
         let volumes = self.volumes.map(|rate| rate / size);
         [self.iops, link, volumes].into_iter().flatten().reduce(f64::min)
+    }
+}
+
+/// The most that one volume does.
+#[derive(Clone, Copy, Default)]
+struct Most {
+    iops: Option<f64>,
+    bytes: Option<f64>,
+    delay: f64,
+}
+
+impl Most {
+    /// A cache answers each request from the fast volume or from the other: both together bound it, and the faster one's delay.
+    fn of(url: &VolumeUrl) -> Self {
+        let mut most = match &url.source {
+            Source::Composite(made) if made.kind == "cache" => made
+                .children
+                .iter()
+                .map(Self::of)
+                .reduce(|one, other| {
+                    let sum = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
+                    Self {
+                        iops: sum(one.iops, other.iops),
+                        bytes: sum(one.bytes, other.bytes),
+                        delay: one.delay.min(other.delay),
+                    }
+                })
+                .unwrap_or_default(),
+            _ => Self::default(),
+        };
+        let less = |known: Option<f64>, rate: Option<u64>| {
+            [known, rate.map(real)].into_iter().flatten().reduce(f64::min)
+        };
+        for filter in &url.filters {
+            match filter {
+                Filter::Limit(limit) => {
+                    most.iops = less(most.iops, limit.iops);
+                    most.bytes = less(most.bytes, limit.bandwidth.map(|rate| rate.0));
+                }
+                Filter::Delay(delay) => most.delay += delay.time.0.as_secs_f64() * 1e9,
+                _ => {}
+            }
+        }
+        most
     }
 }
 
@@ -163,7 +215,7 @@ impl World<'_> {
             _ if both => 0.2 + 0.6 * nature.mixed,
             _ => 1.0,
         };
-        let most = bounds.most(size, reads.max(1.0 - reads));
+        let most = bounds.most(size, reads);
         let depth = number("iodepth").unwrap_or(1.0) * number("numjobs").unwrap_or(1.0);
         let within = most.unwrap_or(f64::INFINITY).min(if bounds.delay > 0.0 {
             depth / bounds.delay * 1e9
@@ -238,6 +290,18 @@ impl Figures {
             (FIRST_IO.to_owned(), self.mean),
         ]
         .into();
+        made.target_counters = [
+            (CACHE_HITS.to_owned(), self.nature.mixed),
+            (CACHE_MISSES.to_owned(), 1.0 - self.nature.mixed),
+            (CACHE_DIRTY.to_owned(), 1e7 * self.nature.memory),
+        ]
+        .into();
+        made.network = Some(Network {
+            sent: whole(1e9 * self.nature.memory),
+            kept: whole(1e9 * self.nature.mixed),
+            ..Network::default()
+        });
+        made.nodes = vec![Node::default(); if scenario.topology.copies > 0 { 4 } else { 0 }];
         made.memory = [("host".to_owned(), whole(1e9 * self.nature.memory))].into();
         made.neighbours = vec![Neighbour {
             name: "stream".to_owned(),

@@ -248,8 +248,16 @@ fn built_as(topology: &Topology) -> String {
     let cores = if *cores == 1 { String::new() } else { format!(" in {cores} event loops") };
     let spin = topology.target_spin.as_ref().map(|span| format!(", a target that spins for {span}"));
     let digests = if *digests { ", digests" } else { "" };
+    let anew = if topology.anew { ", each measurement with a new arm" } else { "" };
+    if topology.copies > 0 {
+        let copies = topology.copies;
+        return format!(
+            "{initiators} nodes that hold {copies} copies of {targets} targets with {luns} volumes each (parts {volume}){cores}, {link}{digests}{}{anew}",
+            spin.unwrap_or_default()
+        );
+    }
     format!(
-        "{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}{gateway}{digests}{}",
+        "{initiators} initiators, {targets} targets with {luns} volumes each ({volume}){cores}, {link}{gateway}{digests}{}{anew}",
         spin.unwrap_or_default()
     )
 }

@@ -150,6 +150,13 @@ pub struct Source {
     pub environment: Vec<String>,
 }
 
+impl Source {
+    /// Whether it is an experiment of our own, with claims of our own.
+    pub fn is_own(&self) -> bool {
+        self.publication == "Linerate"
+    }
+}
+
 /// A system that the publication measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -266,6 +273,10 @@ pub struct Topology {
     pub targets: u32,
     /// Logical units or namespaces of each target.
     pub luns: u32,
+    /// How many of the initiating hosts hold each block. Where it is not 0 they are the nodes of a cluster: each stores a part of every volume, uses its
+    /// share of the volumes as mirrors of all nodes' parts, and no host is a target alone. `volume` is then what each part is.
+    #[serde(skip_serializing_if = "is_none")]
+    pub copies: u32,
     /// The volume of each, as a URL in which `{n}` is its number: `null:600M`, `ram:64M`, `file:{folder}/{n}.img?size=64M`.
     pub volume: String,
     /// The link between hosts.
@@ -287,12 +298,22 @@ pub struct Topology {
     /// What else uses the link while a load is measured.
     #[serde(skip_serializing_if = "Neighbour::is_none")]
     pub neighbour: Neighbour,
+    /// Whether each measurement begins with an arm that was built and filled just before, so that nothing is in its caches that an earlier load left
+    /// there. Its rate may then change over the window.
+    #[serde(skip_serializing_if = "is_off")]
+    pub anew: bool,
 }
 
 /// Whether a target is as usual.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 const fn is_one(cores: &u32) -> bool {
     *cores == 1
+}
+
+/// Whether there are none.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Whether nothing was asked for.
@@ -353,6 +374,7 @@ impl Default for Topology {
             initiators: 1,
             targets: 1,
             luns: 1,
+            copies: 0,
             volume: "null:1G".to_owned(),
             link: Link::default(),
             placement: Placement::Other,
@@ -361,6 +383,7 @@ impl Default for Topology {
             digests: false,
             adapter: AdapterCore::Usual,
             neighbour: Neighbour::None,
+            anew: false,
         }
     }
 }
@@ -642,8 +665,10 @@ pub enum Metric {
     EffectivenessIops,
     /// MB/s per 1 % of the host's processor time.
     EffectivenessBandwidth,
-    /// The same with the adapter's time counted as well.
+    /// IOPS per 1 % of the processor time of the host and of the adapter.
     EffectivenessWithAdapter,
+    /// Transactions per second per 1 % of the host's processor time.
+    EffectivenessTransactions,
     /// Microseconds of the host's processor time per I/O.
     CpuPerIo,
     /// Microseconds of the target's processor time per I/O.
@@ -672,6 +697,16 @@ pub enum Metric {
     ReadyTarget,
     /// The part of it that the initiator then takes until the volume can be used, ns.
     ReadyInitiator,
+    /// Per cent of the reads of the target's cache volumes that the fast volume answered, ramp and window together.
+    HitRate,
+    /// Bytes of which the fast volumes have the only copy when the load has ended.
+    DirtyBytes,
+    /// Bytes that crossed the link, in both directions and with their headers, for each byte that the load read or wrote.
+    WirePerByte,
+    /// Per cent of what nodes of a cluster exchanged, of a load that only reads, that stayed on the node: what it read of its own parts.
+    LocalReads,
+    /// Seconds of all sides' processor time per GiB: host, adapter and target.
+    CpuAllPerGib,
 }
 
 /// Numbers of the publication.

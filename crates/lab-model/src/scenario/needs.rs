@@ -50,8 +50,6 @@ pub const NEEDS: &[Need] = &[
         "four nodes",
         "four hosts for the cluster; a site file names them, with `linerate lab agent` on each",
     ),
-    need("cluster", "a volume replicated over several nodes in Linerate: this version has none"),
-    need("cache volume", "a volume in Linerate that caches one volume in another: this version has none"),
     need("8 NVMe drives", "eight NVMe drives behind the target; a site file names them"),
     need("24 NVMe drives", "24 NVMe drives behind the target; a site file names them"),
     need("10 NVMe drives", "ten NVMe drives behind the target; a site file names them"),

@@ -30,6 +30,10 @@ pub const LAB: &[Known] = &[
     known("volumes", "logical units or namespaces of each target"),
     known("targets", "targets in all"),
     known("initiators", "initiating hosts"),
+    known(
+        "copies",
+        "how many of the initiating hosts hold each block, as nodes of a cluster; 0: the targets have a host of their own",
+    ),
     known("placement", "core of the target: same or other than the initiator's"),
     known(
         "cores",
@@ -56,6 +60,10 @@ pub const LAB: &[Known] = &[
     known(
         "gateway",
         "what is between initiator and target: none or nat, a router that translates addresses (nftables)",
+    ),
+    known(
+        "anew",
+        "whether each measurement begins with an arm that was just built and filled, its caches cold: on or off",
     ),
     known("neighbour", "what else uses the link: none, stream, iscsi, nvme or all"),
     known(

@@ -20,12 +20,15 @@ pub fn at(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Result<Topolo
     count(&settings, "targets", &mut topology.targets)?;
     count(&settings, "volumes", &mut topology.luns)?;
     count(&settings, "cores", &mut topology.cores)?;
+    if let Some(copies) = settings.get("copies") {
+        topology.copies = number("copies", copies)?;
+    }
     if let Some(spin) = settings.get("target_spin") {
         let Span(_) = spin.parse().with_context(|| format!("target_spin = {spin:?}"))?;
         topology.target_spin = Some(spin.clone());
     }
     if let Some(digests) = settings.get("digests") {
-        topology.digests = self::digests(digests)?;
+        topology.digests = switch("digests", digests)?;
     }
     if let Some(volume) = settings.get("volume") {
         topology.volume.clone_from(volume);
@@ -35,6 +38,9 @@ pub fn at(scenario: &Scenario, arm: &Arm, point: &[Coordinate]) -> Result<Topolo
     }
     if let Some(core) = settings.get("adapter") {
         topology.adapter = adapter(core)?;
+    }
+    if let Some(anew) = settings.get("anew") {
+        topology.anew = switch("anew", anew)?;
     }
     if let Some(neighbour) = settings.get("neighbour") {
         topology.neighbour = self::neighbour(neighbour)?;
@@ -63,11 +69,11 @@ fn placement(value: &str) -> Result<Placement> {
     }
 }
 
-fn digests(value: &str) -> Result<bool> {
+fn switch(name: &str, value: &str) -> Result<bool> {
     match value {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => bail!("digests = {value:?}: they are \"on\" or \"off\""),
+        _ => bail!("{name} = {value:?}: it is \"on\" or \"off\""),
     }
 }
 

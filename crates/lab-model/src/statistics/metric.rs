@@ -6,7 +6,7 @@
 use super::histogram::percentile_of_all;
 use super::number::real;
 use crate::effectiveness::{Scope, effectiveness, microseconds_per_io, percent_of_machine, seconds_per_gib};
-use crate::result::{Direction, Latency, PointResult};
+use crate::result::{CpuShare, Direction, Latency, PointResult};
 use crate::scenario::{Metric, ToolKind};
 
 /// Bytes of a MB, as the publications count bandwidth.
@@ -17,6 +17,12 @@ const TRANSACTIONS: &str = "transactions_per_second";
 pub const FIRST_IO: &str = "first_io_ns";
 /// Until the target served.
 pub const READY_TARGET: &str = "ready_target_ns";
+/// Reads of cache volumes that the fast one answered, and that the capacity volume answered in part at least.
+pub const CACHE_HITS: &str = "cache_hits";
+/// See [`CACHE_HITS`].
+pub const CACHE_MISSES: &str = "cache_misses";
+/// Bytes of which the fast volumes have the only copy when the load has ended.
+pub const CACHE_DIRTY: &str = "cache_dirty_bytes";
 /// Until the initiator had the volume, after the target served.
 pub const READY_INITIATOR: &str = "ready_initiator_ns";
 
@@ -86,6 +92,10 @@ fn load_value(metric: Metric, point: &PointResult, context: &Context) -> Option<
         Metric::FirstIo => point.extra.get(FIRST_IO).copied(),
         Metric::ReadyTarget => point.extra.get(READY_TARGET).copied(),
         Metric::ReadyInitiator => point.extra.get(READY_INITIATOR).copied(),
+        Metric::HitRate => hit_rate(point),
+        Metric::DirtyBytes => point.target_counters.get(CACHE_DIRTY).copied(),
+        Metric::WirePerByte => wire_per_byte(point),
+        Metric::LocalReads => local_reads(point),
         Metric::IopsPerPrice | Metric::BandwidthPerPrice => {
             load_value(metric.without_price(), point, context)
                 .zip(context.price)
@@ -119,14 +129,19 @@ fn processor_value(metric: Metric, point: &PointResult) -> Option<f64> {
         Metric::CpuAdapter => percent(cpu.adapter?.seconds()),
         Metric::CpuTarget => percent(cpu.target?.seconds()),
         Metric::EffectivenessIops if has_ios(point) => effectiveness(point.iops(), host_percent()?),
-        Metric::EffectivenessBandwidth => effectiveness(point.bytes_per_second() / MEGABYTE, host_percent()?),
+        Metric::EffectivenessBandwidth if moved(point) => {
+            effectiveness(point.bytes_per_second() / MEGABYTE, host_percent()?)
+        }
+        Metric::EffectivenessTransactions => effectiveness(*point.extra.get(TRANSACTIONS)?, host_percent()?),
         Metric::EffectivenessWithAdapter if has_ios(point) => {
             effectiveness(point.iops(), percent(with_adapter)?)
         }
         Metric::CpuPerIo => microseconds_per_io(host, real(point.ios())),
         Metric::CpuTargetPerIo => microseconds_per_io(cpu.target?.seconds(), real(point.ios())),
-        Metric::CpuPerGib => {
-            seconds_per_gib(host, real(point.directions().map(|direction| direction.bytes).sum()))
+        Metric::CpuPerGib => seconds_per_gib(host, moved_bytes(point)),
+        Metric::CpuAllPerGib => {
+            let target = cpu.target.map_or(0.0, CpuShare::seconds);
+            seconds_per_gib(with_adapter + target, moved_bytes(point))
         }
         _ => None,
     }
@@ -156,6 +171,35 @@ fn volume_iops(point: &PointResult) -> Option<f64> {
     let [reads, writes] =
         ["volume_reads_per_second", "volume_writes_per_second"].map(|name| point.extra.get(name));
     Some(reads? + writes?)
+}
+
+/// `None` without a cache, and where it was asked for nothing.
+fn hit_rate(point: &PointResult) -> Option<f64> {
+    let [hits, misses] = [CACHE_HITS, CACHE_MISSES].map(|name| point.target_counters.get(name));
+    let (hits, reads) = (hits?, hits? + misses?);
+    (reads > 0.0).then(|| hits / reads * 100.0)
+}
+
+/// What one node sends another one receives: it crossed the link once.
+fn wire_per_byte(point: &PointResult) -> Option<f64> {
+    let network = point.network?;
+    let crossed = if point.nodes.is_empty() { network.sent + network.received } else { network.sent };
+    let bytes = moved_bytes(point);
+    (bytes > 0.0).then(|| real(crossed) / bytes)
+}
+
+/// `None` where there are writes, whose copies cross the link whoever reads; and where hosts are not nodes.
+fn local_reads(point: &PointResult) -> Option<f64> {
+    if point.load.write.is_some() || point.nodes.is_empty() {
+        return None;
+    }
+    let network = point.network?;
+    let all = network.kept + network.sent;
+    (all > 0).then(|| real(network.kept) / real(all) * 100.0)
+}
+
+fn moved_bytes(point: &PointResult) -> f64 {
+    real(point.directions().map(|direction| direction.bytes).sum())
 }
 
 /// Means weigh as many I/Os as they stand for.
@@ -199,7 +243,7 @@ pub struct Scale {
 
 impl Metric {
     /// Every metric, in the order of the enum.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 42] = [
         Self::Iops,
         Self::Bandwidth,
         Self::LatencyMean,
@@ -222,6 +266,7 @@ impl Metric {
         Self::EffectivenessIops,
         Self::EffectivenessBandwidth,
         Self::EffectivenessWithAdapter,
+        Self::EffectivenessTransactions,
         Self::CpuPerIo,
         Self::CpuTargetPerIo,
         Self::CpuPerGib,
@@ -236,6 +281,11 @@ impl Metric {
         Self::FirstIo,
         Self::ReadyTarget,
         Self::ReadyInitiator,
+        Self::HitRate,
+        Self::DirtyBytes,
+        Self::WirePerByte,
+        Self::LocalReads,
+        Self::CpuAllPerGib,
     ];
 
     /// Its name in scenario files and claims, such as `latency_p50`.
@@ -263,6 +313,7 @@ impl Metric {
             Self::EffectivenessIops => "effectiveness_iops",
             Self::EffectivenessBandwidth => "effectiveness_bandwidth",
             Self::EffectivenessWithAdapter => "effectiveness_with_adapter",
+            Self::EffectivenessTransactions => "effectiveness_transactions",
             Self::CpuPerIo => "cpu_per_io",
             Self::CpuTargetPerIo => "cpu_target_per_io",
             Self::CpuPerGib => "cpu_per_gib",
@@ -277,6 +328,11 @@ impl Metric {
             Self::FirstIo => "first_io",
             Self::ReadyTarget => "ready_target",
             Self::ReadyInitiator => "ready_initiator",
+            Self::HitRate => "hit_rate",
+            Self::DirtyBytes => "dirty_bytes",
+            Self::WirePerByte => "wire_per_byte",
+            Self::LocalReads => "local_reads",
+            Self::CpuAllPerGib => "cpu_all_per_gib",
         }
     }
 
@@ -325,6 +381,7 @@ impl Metric {
             Self::EffectivenessIops => "Processor effectiveness, host alone",
             Self::EffectivenessBandwidth => "Processor effectiveness by throughput, host alone",
             Self::EffectivenessWithAdapter => "Processor effectiveness, host and adapter",
+            Self::EffectivenessTransactions => "Processor effectiveness by transactions, host alone",
             Self::CpuPerIo => "Processor time per I/O",
             Self::CpuTargetPerIo => "Processor time of the target per I/O",
             Self::CpuPerGib => "Processor time per GiB",
@@ -339,6 +396,11 @@ impl Metric {
             Self::FirstIo => "Time to the first verified I/O",
             Self::ReadyTarget => "Time until the target serves",
             Self::ReadyInitiator => "Time until the initiator has the volume",
+            Self::HitRate => "Reads that the cache answered",
+            Self::DirtyBytes => "Dirty in the cache at the end",
+            Self::WirePerByte => "Bytes on the wire for each byte of the load",
+            Self::LocalReads => "Share of reads that stayed on the node",
+            Self::CpuAllPerGib => "Processor time of all sides per GiB",
         }
     }
 
@@ -369,11 +431,14 @@ impl Metric {
                 Scale { divisor: 1.0, unit: "IOPS per 1 % CPU" }
             }
             Self::EffectivenessBandwidth => Scale { divisor: 1.0, unit: "MB/s per 1 % CPU" },
+            Self::EffectivenessTransactions => Scale { divisor: 1.0, unit: "transactions/s per 1 % CPU" },
             Self::CpuPerIo | Self::CpuTargetPerIo => Scale { divisor: 1.0, unit: "µs CPU per I/O" },
-            Self::CpuPerGib => Scale { divisor: 1.0, unit: "s CPU per GiB" },
+            Self::CpuPerGib | Self::CpuAllPerGib => Scale { divisor: 1.0, unit: "s CPU per GiB" },
             Self::Transactions => Scale { divisor: 1.0, unit: "transactions/s" },
             Self::LineRate | Self::LineRateBoth => Scale { divisor: 1.0, unit: "% of line rate" },
-            Self::MemoryHost => Scale { divisor: 1_048_576.0, unit: "MiB" },
+            Self::MemoryHost | Self::DirtyBytes => Scale { divisor: 1_048_576.0, unit: "MiB" },
+            Self::HitRate | Self::LocalReads => Scale { divisor: 1.0, unit: "% of reads" },
+            Self::WirePerByte => Scale { divisor: 1.0, unit: "bytes per byte" },
             Self::IopsPerPrice => Scale { divisor: 1.0, unit: "IOPS per unit of currency" },
             Self::BandwidthPerPrice => Scale { divisor: MEGABYTE, unit: "MB/s per unit of currency" },
             Self::FirstIo | Self::ReadyTarget | Self::ReadyInitiator => Scale { divisor: 1e6, unit: "ms" },
@@ -389,9 +454,12 @@ impl Metric {
             | Self::EffectivenessIops
             | Self::EffectivenessBandwidth
             | Self::EffectivenessWithAdapter
+            | Self::EffectivenessTransactions
             | Self::Transactions
             | Self::LineRate
             | Self::LineRateBoth
+            | Self::HitRate
+            | Self::LocalReads
             | Self::IopsPerPrice
             | Self::BandwidthPerPrice => Better::Higher,
             _ => Better::Lower,

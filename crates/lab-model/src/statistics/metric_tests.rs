@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::evidence::Evidence;
-use crate::result::{Bucket, Cpu, CpuShare, Flag, Load, SCHEMA, Tool};
+use crate::result::{Bucket, Cpu, CpuShare, Flag, Load, Network, Node, SCHEMA, Tool};
 
 fn latency(mean: f64, histogram: &[(u64, u64)]) -> Latency {
     Latency {
@@ -71,6 +71,7 @@ fn point() -> PointResult {
         cpu,
         memory: BTreeMap::new(),
         network: None,
+        nodes: Vec::new(),
         target_counters: BTreeMap::new(),
         neighbours: [250e6, 50e6].map(neighbour).into(),
         hosts: BTreeMap::new(),
@@ -97,6 +98,11 @@ fn every_metric_has_its_value() {
         ..Direction::default()
     });
     point.memory.insert("host".to_owned(), 64_000_000);
+    point.target_counters.extend(
+        [(CACHE_HITS, 150.0), (CACHE_MISSES, 50.0), (CACHE_DIRTY, 8192.0)]
+            .map(|(name, count)| (name.to_owned(), count)),
+    );
+    point.network = Some(Network { sent: 619_200_000, received: 200_000_000, ..Network::default() });
     let context =
         Context { payload_rate: Some(245.76e6), local_latency: Some(50_000.0), price: Some(8000.0) };
     let expected = [
@@ -122,6 +128,7 @@ fn every_metric_has_its_value() {
         (Metric::EffectivenessIops, 2000.0),
         (Metric::EffectivenessBandwidth, 8.192),
         (Metric::EffectivenessWithAdapter, 40_000.0 / 30.0),
+        (Metric::EffectivenessTransactions, 6.15),
         (Metric::CpuPerIo, 10.0),
         (Metric::CpuTargetPerIo, 12.5),
         (Metric::CpuPerGib, 4.0 / (400_000.0 * 4096.0) * 1_073_741_824.0),
@@ -136,12 +143,35 @@ fn every_metric_has_its_value() {
         (Metric::FirstIo, 7e8),
         (Metric::ReadyTarget, 4e8),
         (Metric::ReadyInitiator, 1e8),
+        (Metric::HitRate, 75.0),
+        (Metric::DirtyBytes, 8192.0),
+        // 1.6384e9 bytes were moved.
+        (Metric::WirePerByte, 0.5),
+        (Metric::CpuAllPerGib, 11.0 * 1_073_741_824.0 / 1.6384e9),
     ];
-    assert_eq!(expected.map(|(metric, _)| metric), Metric::ALL);
+    let of_nodes = Metric::LocalReads;
+    let named: Vec<Metric> = Metric::ALL.into_iter().filter(|metric| *metric != of_nodes).collect();
+    assert_eq!(expected.map(|(metric, _)| metric), named[..]);
     for (metric, value) in expected {
         let measured = value_of(metric, &point, &context).unwrap();
         assert!((measured - value).abs() <= value * 1e-12, "{}: {measured} is not {value}", metric.name());
     }
+}
+
+#[test]
+fn what_nodes_exchange_crosses_the_link_once() {
+    let mut point = point();
+    point.load.write = None;
+    point.network =
+        Some(Network { sent: 307_200_000, received: 307_200_000, kept: 921_600_000, retransmitted: 0 });
+    let of = |point: &PointResult, metric| value_of(metric, point, &Context::default());
+    assert_eq!(of(&point, Metric::WirePerByte), Some(0.5), "both directions of a link");
+    assert_eq!(of(&point, Metric::LocalReads), None, "hosts that are no nodes have no parts");
+    point.nodes = vec![Node::default(); 4];
+    assert_eq!(of(&point, Metric::WirePerByte), Some(0.25));
+    assert_eq!(of(&point, Metric::LocalReads), Some(75.0));
+    point.load.write = Some(Direction::default());
+    assert_eq!(of(&point, Metric::LocalReads), None, "copies cross the link whoever reads");
 }
 
 #[test]
@@ -171,7 +201,9 @@ fn what_a_point_cannot_say_is_absent() {
     }
     point.load.read = None;
     point.load.write = None;
-    assert_eq!(value_of(Metric::Iops, &point, &context), None, "no direction is not zero I/Os");
+    for metric in [Metric::Iops, Metric::EffectivenessIops, Metric::EffectivenessBandwidth] {
+        assert_eq!(value_of(metric, &point, &context), None, "no direction is not zero: {}", metric.name());
+    }
 }
 
 #[test]

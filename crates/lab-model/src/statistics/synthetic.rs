@@ -29,6 +29,7 @@ pub fn result(arm: &str, repetition: u32, iops: f64) -> PointResult {
         cpu: Cpu::default(),
         memory: BTreeMap::new(),
         network: None,
+        nodes: Vec::new(),
         target_counters: BTreeMap::new(),
         neighbours: Vec::new(),
         hosts: BTreeMap::new(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use lab_model::evidence::Evidence;
 use lab_model::result::{
-    Bucket, Coordinate, Cpu, CpuShare, Direction, Flag, Interval, Latency, Load, Network, PointResult,
+    Bucket, Coordinate, Cpu, CpuShare, Direction, Flag, Interval, Latency, Load, Network, Node, PointResult,
     SCHEMA, Tool,
 };
 use lab_model::scenario::sweep::{Extent, points};
@@ -177,7 +177,7 @@ fn result(scenario: &Scenario, place: (&str, &[Coordinate], u32), random: &mut R
         started: String::new(),
         seconds: WINDOW,
         evidence: Evidence::Real,
-        tool: Tool { name: "fio".to_owned(), version: "3.33".to_owned(), argv: vec!["fio".to_owned()] },
+        tool: Tool { name: "fio".to_owned(), version: "3.33".to_owned(), argv: command(arm) },
         load: Load {
             read: loaded(read_share, latency, random),
             write: loaded(1.0 - read_share, latency * 1.4, random),
@@ -186,14 +186,50 @@ fn result(scenario: &Scenario, place: (&str, &[Coordinate], u32), random: &mut R
         intervals: intervals((iops, size), latency, random),
         cpu: processor(arm, &behaviour.cpu.map(|one| one * iops * WINDOW / 1e6 * noise(random, 0.03))),
         memory: [("host".to_owned(), 48 << 20), ("target".to_owned(), 96 << 20)].into(),
-        network: Some(Network { sent: 1 << 20, received: whole(iops * size), retransmitted: 0 }),
-        target_counters: [].into(),
+        network: Some(Network {
+            sent: 1 << 20,
+            received: whole(iops * size),
+            kept: if scenario.topology.copies > 0 { 3 << 20 } else { 0 },
+            ..Network::default()
+        }),
+        nodes: nodes(scenario),
+        target_counters: caches(scenario, arm),
         neighbours: Vec::new(),
         hosts: [].into(),
         extra: database(scenario, iops),
         limiter: limiter(iops / most, size),
         flags: Vec::new(),
     }
+}
+
+/// A load of one job; of B, one of a job for each of 32 targets.
+fn command(arm: &str) -> Vec<String> {
+    let jobs = if arm == "B" { 32 } else { 1 };
+    let job =
+        |place: u32| format!("--name=load{place} --ioengine=libaio --filename=/a/volume{place} --bs=4096");
+    std::iter::once("fio".to_owned()).chain((0..jobs).map(job)).collect()
+}
+
+/// What the nodes of a cluster spend and exchange.
+fn nodes(scenario: &Scenario) -> Vec<Node> {
+    let count = if scenario.topology.copies > 0 { scenario.topology.initiators } else { 0 };
+    let share = |seconds: f64| CpuShare { user: seconds, system: seconds };
+    let node = |number: u32| Node {
+        host: share(0.1),
+        adapter: share(0.2 * f64::from(number)),
+        target: share(0.3),
+        network: Network { sent: 1 << 18, received: 1 << 18, kept: 3 << 18, ..Network::default() },
+    };
+    (1..=count).map(node).collect()
+}
+
+/// What a target's cache counts, where an arm has one.
+fn caches(scenario: &Scenario, arm: &str) -> BTreeMap<String, f64> {
+    let arm = scenario.arms.iter().find(|one| one.key == arm);
+    let cached = arm.and_then(|arm| arm.with.get("volume")).is_some_and(|url| url.contains("cache="));
+    let figures = [("cache_hits", 9000.0), ("cache_misses", 1000.0), ("cache_dirty_bytes", 4e6)];
+    let counted = figures.iter().filter(|_| cached);
+    counted.map(|(name, figure)| ((*name).to_owned(), *figure)).collect()
 }
 
 /// What a database and the device below it, or a clock of the first I/O, tell of themselves.

@@ -30,6 +30,7 @@ pub(super) fn blank(source: &Source, tool: &str) -> PointResult {
         cpu: Cpu { method: format!("imported from {tool}"), ..Cpu::default() },
         memory: BTreeMap::new(),
         network: None,
+        nodes: Vec::new(),
         target_counters: BTreeMap::new(),
         neighbours: Vec::new(),
         hosts: BTreeMap::new(),

@@ -5,6 +5,9 @@
 
 use serde::Serialize;
 
+/// Parts of an axis between its marks.
+const TICKS: f64 = 5.0;
+
 /// How a chart is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -84,6 +87,30 @@ pub(crate) struct Vertical {
     pub(crate) better: String,
     /// It begins at zero: always, unless something lies below. A chart that begins elsewhere makes small differences large.
     pub(crate) zero: bool,
+    /// Its marks, if they are given: charts that stand in the place of one have the same scale. Nothing lets it end behind its data.
+    pub(crate) marks: Option<Marks>,
+}
+
+/// Where an axis has its marks: at every `step` from zero to `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Marks {
+    pub(crate) step: f64,
+    /// A multiple of `step`; else the last two marks run into each other.
+    pub(crate) end: f64,
+}
+
+impl Vertical {
+    /// Lets the axis end at the first round number that is not below a value.
+    pub(crate) fn end_behind(&mut self, most: f64) {
+        if !most.is_finite() || most <= 0.0 {
+            return;
+        }
+        let rough = most / TICKS;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step =
+            [1.0, 2.0, 2.5, 5.0, 10.0].map(|round| round * power).into_iter().find(|step| *step >= rough);
+        self.marks = step.map(|step| Marks { step, end: (most / step).ceil() * step });
+    }
 }
 
 /// A rule across a chart.

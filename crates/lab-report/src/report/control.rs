@@ -84,6 +84,7 @@ fn chart(evidence: &str, categories: Vec<String>, points: Vec<[f64; 4]>) -> Char
             unit: "%".to_owned(),
             better: String::new(),
             zero: true,
+            marks: None,
         }],
         rules: vec![Rule { value: 0.0, label: "no difference".to_owned(), axis: 0 }],
         series: vec![Series {

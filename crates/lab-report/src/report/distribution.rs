@@ -3,7 +3,7 @@
 //! The whole is drawn over a logarithmic axis in steps of an eighth of a decade, the zoom over a plain one up to the largest
 //! 99th percentile of any series.
 
-use lab_model::result::{Bucket, Latency};
+use lab_model::result::{Bucket, Latency, ONLY_POINT};
 use lab_model::scenario::{Figure, FigureKind, Metric};
 use lab_model::statistics::histogram::percentile_of_all;
 use lab_model::statistics::number::real_length;
@@ -235,7 +235,7 @@ impl Line<'_> {
 fn chart(figure: &Figure, point: &str, groups: &[&Group<'_>], scale: Scale) -> Chart {
     Chart {
         id: String::new(),
-        heading: if point == "-" { String::new() } else { point.to_owned() },
+        heading: if point == ONLY_POINT { String::new() } else { point.to_owned() },
         shape: Shape::Steps,
         description: format!("{}: distribution of latency of {}", figure.title, arms(groups).join(", ")),
         watermark: watermark(groups),
@@ -249,6 +249,7 @@ fn chart(figure: &Figure, point: &str, groups: &[&Group<'_>], scale: Scale) -> C
             unit: "%".to_owned(),
             better: String::new(),
             zero: true,
+            marks: None,
         }],
         rules: Vec::new(),
         series: Vec::new(),

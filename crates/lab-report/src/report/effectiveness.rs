@@ -19,7 +19,8 @@ use super::values::summary;
 use super::words;
 
 /// What is drawn: the first that any arm has.
-const METRICS: [Metric; 2] = [Metric::EffectivenessIops, Metric::EffectivenessBandwidth];
+const METRICS: [Metric; 3] =
+    [Metric::EffectivenessIops, Metric::EffectivenessBandwidth, Metric::EffectivenessTransactions];
 /// One arm is no comparison.
 const LEAST_ARMS: usize = 2;
 

@@ -10,6 +10,11 @@ use super::run::Run;
 use super::series::Measured;
 use super::words;
 
+/// Characters of a value that a page shows whole.
+const LONGEST_SHOWN: usize = 800;
+/// Characters shown of a longer one: a command with its first job.
+const BEGINNING: usize = 400;
+
 /// A name and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fact {
@@ -24,6 +29,19 @@ impl Fact {
     fn new(name: &str, value: impl Into<String>) -> Option<Self> {
         let value = value.into();
         (!value.is_empty()).then(|| Self { name: name.to_owned(), value })
+    }
+
+    /// How it begins, where it is so long that a page shows the rest on demand: the command for dozens of jobs.
+    pub(crate) fn beginning(&self) -> Option<String> {
+        if self.value.chars().count() <= LONGEST_SHOWN {
+            return None;
+        }
+        let mut beginning: String = self.value.chars().take(BEGINNING).collect();
+        if let Some(space) = beginning.rfind(' ') {
+            beginning.truncate(space);
+        }
+        let words = self.value.split(' ').count() - beginning.split(' ').count();
+        Some(format!("{beginning} … and {words} words more"))
     }
 }
 

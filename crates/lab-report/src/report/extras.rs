@@ -1,5 +1,5 @@
 //! What every run shows beside the publication's figures: processor effectiveness by arm, latency against load, the trace of the window, the A/A control,
-//! the limiter over time and, of a run over several machines, what each did.
+//! the limiter over time and, of a run over several machines or nodes, what each did.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::plan::Drawn;
 use super::run::Run;
 use super::series::Measured;
 use super::values::summary;
-use super::{control, effectiveness, kinds, limiter, machines};
+use super::{control, effectiveness, kinds, limiter, machines, nodes};
 
 /// Axes along which load grows, the one that counts first first.
 const LOADS: [&str; 5] = ["iodepth", "numjobs", "threads", "parallel", "volumes"];
@@ -24,6 +24,7 @@ pub(crate) fn draw(run: &Run, measured: &Measured<'_>) -> Vec<Drawn> {
         .chain(trace)
         .chain([control::draw(run), limiter::draw(run)])
         .chain(machines::draw(run))
+        .chain(nodes::draw(run))
         .collect()
 }
 

@@ -162,14 +162,28 @@ impl Plan<'_> {
         if metric == Metric::LineRate {
             return vec![Rule { value: 100.0, label: "line rate".to_owned(), axis }];
         }
+        if metric != Metric::Bandwidth {
+            return Vec::new();
+        }
+        let mut rates: Vec<(f64, Vec<&str>)> = Vec::new();
+        for group in groups {
+            let Some(rate) = payload_rate(self.measured.scenario, group) else { continue };
+            let key = group.arm.key.as_str();
+            match rates.iter_mut().find(|(other, _)| other.total_cmp(&rate).is_eq()) {
+                Some((_, arms)) if arms.contains(&key) => {}
+                Some((_, arms)) => arms.push(key),
+                None => rates.push((rate, vec![key])),
+            }
+        }
+        rates.sort_by(|one, other| one.0.total_cmp(&other.0));
         let unit = self.unit(metric);
-        let mut rates: Vec<f64> =
-            groups.iter().filter_map(|group| payload_rate(self.measured.scenario, group)).collect();
-        rates.sort_by(f64::total_cmp);
-        rates.dedup();
-        let rates = rates.into_iter().filter(|_| metric == Metric::Bandwidth).map(|rate| unit.of(rate));
-        let label = |rate: f64| format!("line rate {} {}", super::table::rounded(rate), unit.name);
-        rates.map(|rate| Rule { value: rate, label: label(rate), axis }).collect()
+        let several = rates.len() > 1;
+        let label = |rate: f64, arms: &[&str]| {
+            let of = if several { format!(" of {}", arms.join(", ")) } else { String::new() };
+            format!("line rate{of} {} {}", super::table::rounded(rate), unit.name)
+        };
+        let rates = rates.into_iter().map(|(rate, arms)| (unit.of(rate), arms));
+        rates.map(|(rate, arms)| Rule { value: rate, label: label(rate, &arms), axis }).collect()
     }
 
     /// A bar for each arm and value along x, of the metrics upon each other.

@@ -163,6 +163,7 @@ mod tests {
             },
             memory: [].into(),
             network: None,
+            nodes: Vec::new(),
             target_counters: [].into(),
             neighbours: Vec::new(),
             hosts: [].into(),

@@ -23,6 +23,7 @@ mod limiter;
 mod load;
 mod machines;
 mod markdown;
+mod nodes;
 mod page;
 mod plan;
 mod recount;

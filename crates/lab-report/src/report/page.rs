@@ -9,7 +9,7 @@ use lab_model::evidence::Evidence;
 use lab_model::precondition::Preconditioned;
 use lab_model::result::point_name;
 use lab_model::scenario::calibration::Calibrated;
-use lab_model::scenario::{Metric, Published, PublishedStatus, Scenario};
+use lab_model::scenario::{Metric, Published, PublishedStatus, Scenario, Source};
 
 use super::chart::{Chart, Series, Shape, Vertical};
 use super::claim::{self, Judged};
@@ -156,7 +156,7 @@ pub(crate) fn render(run: &Run) -> Result<String> {
         arms: run.scenario.arms.iter().map(arm_row).collect(),
         topology: topology::draw(&run.scenario),
         environment: environment::flat(&run.info.environment),
-        sections: sections(&published, &ours),
+        sections: sections(&run.scenario.source, &published, &ours),
         published: run.scenario.published.iter().map(published_panel).collect(),
         concerns: concerns(run, &measured),
         data: for_script(&data),
@@ -172,17 +172,22 @@ fn drawn(measured: &Measured<'_>) -> Vec<Drawn> {
     measured.scenario.figures.iter().map(|figure| kinds::draw(measured, figure)).collect()
 }
 
-fn sections(published: &[Drawn], ours: &[Drawn]) -> Vec<Section> {
+fn sections(source: &Source, published: &[Drawn], ours: &[Drawn]) -> Vec<Section> {
+    let [figures, beside] = if source.is_own() {
+        ["Figures of the experiment", "Figures of every run"]
+    } else {
+        ["Figures of the publication, measured here", "What the publication does not show"]
+    };
     vec![
         Section {
             id: "figures",
-            title: "Figures of the publication, measured here",
+            title: figures,
             introduction: "Whiskers and bands are intervals over the repetitions. Bars begin at zero.",
             figures: published.iter().map(figure_view).collect(),
         },
         Section {
             id: "ours",
-            title: "What the publication does not show",
+            title: beside,
             introduction: "Drawn for every run: latency against load, whether the load was steady, what this bench can \
                            tell apart at all, and which resource was exhausted.",
             figures: ours.iter().map(figure_view).collect(),
@@ -346,7 +351,7 @@ fn concerns(run: &Run, measured: &Measured<'_>) -> Vec<Concern> {
         ("What is smaller here", scaled.collect()),
         ("What the arms do at most, of which rates in per cent are shares", calibrated(run)),
         ("How drives were made ready", preconditioned(run)),
-        ("Traps of the publication", scenario.traps.clone()),
+        (if source.is_own() { "Traps" } else { "Traps of the publication" }, scenario.traps.clone()),
         ("What went wrong on the way", run.info.warnings.clone()),
         ("Results that count for nothing here", excluded),
         ("Results with a flag", environment::flagged(run)),

@@ -96,6 +96,7 @@ impl<'a> Plan<'a> {
             unit: unit.name.to_owned(),
             better: units::better(metric).to_owned(),
             zero: true,
+            marks: None,
         }
     }
 
@@ -180,7 +181,8 @@ fn is_chart(chart: &Chart) -> bool {
 }
 
 /// Several charts in place of one with more entries in its legend than can be told apart; what belongs to one arm stays together.
-/// The parts of a stack mean something only upon each other.
+/// The parts
+/// are of about one size and have one scale. Those of a stack mean something only upon each other.
 fn legible(chart: Chart) -> Vec<Chart> {
     if chart.series.len() <= MOST_SERIES || chart.shape == Shape::Stacked {
         return vec![chart];
@@ -196,10 +198,17 @@ fn legible(chart: Chart) -> Vec<Chart> {
     let widest = lines.iter().map(Vec::len).max().unwrap_or(1);
     let each = (MOST_SERIES / widest).max(1);
     let of = lines.len().div_ceil(each);
+    let each = lines.len().div_ceil(of);
+    let mut whole = chart;
+    for (place, axis) in whole.y.iter_mut().enumerate() {
+        let own = whole.series.iter().filter(|series| series.axis == place);
+        let ends = own.flat_map(|series| &series.points).map(|[_, value, _, high]| value.max(*high));
+        axis.end_behind(ends.fold(0.0, f64::max));
+    }
     let parts = lines.chunks(each).zip(1..).map(|(lines, number)| Chart {
-        heading: format!("{} ({number} of {of})", chart.heading).trim_start().to_owned(),
+        heading: format!("{} ({number} of {of})", whole.heading).trim_start().to_owned(),
         series: lines.concat(),
-        ..chart.clone()
+        ..whole.clone()
     });
     parts.collect()
 }
@@ -262,7 +271,7 @@ pub(crate) fn arms(groups: &[&Group<'_>]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::chart::Horizontal;
+    use super::super::chart::{Horizontal, Marks, Vertical};
     use super::*;
 
     /// A chart of so many series with so many points each, two of which share each arm's colour.
@@ -315,11 +324,35 @@ mod tests {
     fn a_legend_has_eight_entries_at_most_and_keeps_an_arm_together() {
         let parts = shortened(chart(Shape::Dual, 18, 2));
         let counts: Vec<usize> = parts.iter().map(|part| part.series.len()).collect();
-        assert_eq!(counts, [8, 8, 2]);
+        assert_eq!(counts, [6, 6, 6]);
         assert_eq!(parts[1].heading, "IOPS (2 of 3)");
         assert!(parts.iter().all(|part| part.series.chunks(2).all(|arm| arm[0].colour == arm[1].colour)));
         assert_eq!(shortened(chart(Shape::Bars, 8, 1)).len(), 1);
         assert_eq!(shortened(chart(Shape::Stacked, 9, 2)).len(), 1, "a stack is one whole");
+    }
+
+    #[test]
+    fn charts_in_the_place_of_one_have_its_scale() {
+        let mut whole = chart(Shape::Bars, 9, 1);
+        for (place, series) in (1_u32..).zip(&mut whole.series) {
+            series.axis = 0;
+            series.points = vec![[0.0, f64::from(place) * 1000.0, 0.0, f64::from(place) * 1010.0]];
+        }
+        whole.y = vec![Vertical {
+            name: "IOPS".to_owned(),
+            unit: String::new(),
+            better: String::new(),
+            zero: true,
+            marks: None,
+        }];
+        let parts = shortened(whole);
+        assert!(parts.iter().all(|part| part.series.len() > 1), "no arm stands alone");
+        assert_eq!(
+            parts.iter().map(|part| part.y[0].marks).collect::<Vec<_>>(),
+            [Some(Marks { step: 2000.0, end: 10_000.0 }); 2]
+        );
+        let alone = shortened(chart(Shape::Bars, 2, 1));
+        assert!(alone.iter().all(|part| part.y.iter().all(|axis| axis.marks.is_none())));
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub(crate) fn draw(scenario: &Scenario) -> String {
         return String::new();
     }
     let topology = &scenario.topology;
+    if topology.copies > 0 {
+        return nodes(topology);
+    }
     let local =
         scenario.arms.iter().all(|arm| arm.target == Target::None || arm.initiator == Initiator::Local);
     if local { one_host(topology) } else { several_hosts(scenario) }
@@ -82,8 +85,46 @@ fn several_hosts(scenario: &Scenario) -> String {
     close(svg)
 }
 
+/// Nodes, each of which uses volumes and stores parts of all of them, around a switch.
+fn nodes(topology: &Topology) -> String {
+    let count = if topology.initiators <= MOST_BOXES { topology.initiators.max(1) } else { 1 };
+    let height = count * STEP - (STEP - HEIGHT);
+    let (first, middle) = (16, 16 + height / 2);
+    let all = words::count(topology.targets as usize, "volume");
+    let copies = format!("{} copies", topology.copies);
+    let [link, numbers] = link(topology);
+    let mut svg = open(
+        height + 32,
+        &format!(
+            "{} with {copies} of {all} over {link}, {numbers}",
+            words::count(topology.initiators as usize, "node")
+        ),
+    );
+    let each = topology.targets.checked_div(topology.initiators).unwrap_or(0);
+    for place in 0..count {
+        let top = first + place * STEP;
+        let title = if count == topology.initiators.max(1) {
+            format!("node {}", place + 1)
+        } else {
+            words::count(topology.initiators as usize, "node")
+        };
+        let holds = format!("uses {}, stores parts of all", words::count(each as usize, "volume"));
+        rectangle(&mut svg, At { x: LEFT, y: top }, "host", &[title, holds]);
+        line(&mut svg, At { x: LEFT + WIDTH, y: top + HEIGHT / 2 }, At { x: RIGHT, y: middle });
+    }
+    rectangle(
+        &mut svg,
+        At { x: RIGHT, y: middle - HEIGHT / 2 },
+        "host target",
+        &["switch".to_owned(), format!("{all}, {copies} each")],
+    );
+    label(&mut svg, middle, &[link, numbers]);
+    close(svg)
+}
+
+/// The volume's URL, without the run's own folder, for which a box has no room.
 fn volumes(topology: &Topology) -> String {
-    format!("volume {}", topology.volume)
+    format!("volume {}", topology.volume.replace("{folder}/", ""))
 }
 
 /// Two lines: what carries the packets, and its numbers.
@@ -147,7 +188,7 @@ fn rectangle(svg: &mut String, At { x: left, y: top }: At, class: &str, lines: &
 
 /// What fits into a box.
 fn shortened(text: &str) -> String {
-    const MOST: usize = 34;
+    const MOST: usize = 29;
     if text.chars().count() <= MOST {
         return text.to_owned();
     }

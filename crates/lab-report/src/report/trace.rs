@@ -1,6 +1,6 @@
 //! Figures over the seconds of the window: the median of the repetitions at each second, and a band for its interval.
 
-use lab_model::result::Interval;
+use lab_model::result::{Interval, ONLY_POINT};
 use lab_model::scenario::{Figure, Metric};
 use lab_model::statistics::number::real_length;
 
@@ -69,7 +69,7 @@ fn chart(measured: &Measured<'_>, figure: &Figure, place: &Place<'_>, metric: Me
             points,
         }
     });
-    let heading = if heading == "-" { String::new() } else { heading.to_owned() };
+    let heading = if heading == ONLY_POINT { String::new() } else { heading.to_owned() };
     let heading = if figure.y.len() > 1 { format!("{} {heading}", metric.title()) } else { heading };
     Chart {
         id: String::new(),
@@ -87,6 +87,7 @@ fn chart(measured: &Measured<'_>, figure: &Figure, place: &Place<'_>, metric: Me
             unit: unit.name.to_owned(),
             better: units::better(metric).to_owned(),
             zero: true,
+            marks: None,
         }],
         rules: Vec::new(),
         series: series.collect(),

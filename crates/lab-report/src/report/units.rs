@@ -72,6 +72,7 @@ pub(crate) fn axis(name: &str) -> &str {
         "link" => "link rate",
         "delay" => "added delay",
         "loss" => "packet loss",
+        "anew" => "arm built anew",
         other => other,
     }
 }

@@ -35,8 +35,11 @@ pub(crate) fn context(measured: &Measured<'_>, group: &Group<'_>) -> Context {
     }
 }
 
-/// Bytes per second of TCP payload that the link of a group carries in one direction; none where it is not limited.
+/// Bytes per second of TCP payload that the link of a group carries in one direction; none where it is not limited, or nothing goes over it.
 pub(crate) fn payload_rate(scenario: &Scenario, group: &Group<'_>) -> Option<f64> {
+    if group.arm.initiator == Initiator::Local {
+        return None;
+    }
     let built = topology::at(scenario, group.arm, group.point).ok()?;
     link_payload_rate(&built.link)
 }

@@ -52,6 +52,8 @@ pub(crate) fn coordinate(axis: &str, value: &str) -> String {
         "volumes" => format!("{value} {}", plural(value, "volume")),
         "parallel" | "threads" => format!("{value} {}", plural(value, "thread")),
         "placement" => format!("{value} core"),
+        "anew" if value == "on" => "arm just built".to_owned(),
+        "anew" => "arm in use".to_owned(),
         "cores" => format!("{value} target {}", plural(value, "core")),
         "rate_iops" if value.ends_with('%') => format!("{value} of saturation"),
         _ => value.to_owned(),

@@ -154,7 +154,7 @@ impl<'a> Session<'a> {
         ensure!(self.starts < STARTS, "{STARTS} starts are the most of a session: connect anew");
         place.interface.as_deref().map_or(Ok(()), guard::name)?;
         self.starts += 1;
-        let sides = sides::account(&format!("{}-{key}", self.name), roles, &mut self.ledger)?;
+        let sides = sides::account(&format!("{}-{key}", self.name), roles, 0, &mut self.ledger)?;
         Ok(Arm {
             served: Served::default(),
             initiator: Initiator::Site,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
+use names::{Source, VolumeUrl};
 
 use super::served::Volumes;
 use crate::machine::ledger::{Ledger, Thing};
@@ -42,11 +43,17 @@ pub(super) fn volume_url(url: &str, number: u32, folder: &Path) -> String {
 
 /// Bytes of a volume, as its URL says; 0 where it does not.
 pub(super) fn volume_size(url: &str) -> u64 {
-    let size = match url.split_once("size=") {
-        Some((_, size)) => size.split('&').next(),
-        None => url.split_once(':').and_then(|(_, size)| size.split('?').next()),
-    };
-    size.and_then(|size| size.parse::<names::ByteSize>().ok()).map_or(0, |size| size.0)
+    url.parse::<VolumeUrl>().map_or(0, |url| size(&url))
+}
+
+fn size(url: &VolumeUrl) -> u64 {
+    match &url.source {
+        Source::Null(memory) | Source::Ram(memory) => memory.size.0,
+        Source::File(file) => file.size.map_or(0, |size| size.0),
+        // The size of a cache is that of its capacity volume, the last.
+        Source::Composite(made) if made.kind == "cache" => made.children.last().map_or(0, size),
+        _ => 0,
+    }
 }
 
 /// The file of a `file:` volume, made and grown to `size` where it is smaller.
@@ -92,6 +99,14 @@ mod tests {
         assert_eq!(ledger.left().count(), 1);
         let _told = ledger.tear_down();
         assert!(!image.exists() && run.path().join("target.stderr").is_file());
+    }
+
+    #[test]
+    fn sizes_are_those_that_urls_name() {
+        let of = |url: &str| volume_size(url) >> 20;
+        assert_eq!((of("null:600M"), of("limit=5iops+ram:64M?block=4096")), (600, 64));
+        assert_eq!((of("file:{folder}/{n}.img?direct=1&size=32M"), of("file:/there")), (32, 0));
+        assert_eq!(of("cache=[delay=75us+limit=35550iops+ram:16M,delay=5ms+ram:64M]?mode=back"), 64);
     }
 
     #[test]

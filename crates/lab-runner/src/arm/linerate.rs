@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::backing;
+use super::caches::Caches;
 use super::served::{Endpoint, ServeSpec, Served, Side};
 use super::service_start;
 use crate::machine::ledger::Ledger;
@@ -94,6 +95,8 @@ pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledge
     )?;
     let text = service_start::wait(&mut service, "it listens", || Ok(service_start::written(&listening)))?;
     let portal = portal(protocol, &text).with_context(|| format!("{text:?} names no portal"))?;
+    let count = backing::numbers(spec.volumes).count();
+    service.caches = Caches::of(&spec.volumes.url, count, &line.stdout);
     let size = backing::volume_size(&spec.volumes.url);
     Ok(Served { services: vec![service], endpoints: endpoints(protocol, &portal, spec, size) })
 }

@@ -7,6 +7,8 @@
 mod attach;
 mod backing;
 pub(crate) mod bareloop;
+pub mod caches;
+pub mod cluster;
 mod filesystem;
 mod ganesha;
 mod linerate;

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::caches::{Caches, Counters};
 use crate::machine::process::{Placement, Running};
 use crate::machine::topology::Host;
 
@@ -53,6 +55,16 @@ pub struct Service {
     pub version: String,
     /// The process.
     pub running: Running,
+    /// What it can be asked about its cache volumes, where it has any.
+    pub caches: Option<Caches>,
+}
+
+impl Service {
+    /// What its cache volumes count now; nothing where it has none.
+    pub fn counters(&mut self) -> Result<Counters> {
+        let Some(caches) = self.caches.clone() else { return Ok(Counters::new()) };
+        caches.ask(&mut self.running).with_context(|| format!("{} was asked for its caches", self.name))
+    }
 }
 
 impl Drop for Service {

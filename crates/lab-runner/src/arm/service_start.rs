@@ -36,7 +36,7 @@ pub(super) fn start(
 ) -> Result<Service> {
     let running = Running::start(line, placement)?;
     ledger.add(Thing::Process { identity: running.identity(), argv0: name.to_owned() })?;
-    Ok(Service { side, name: name.to_owned(), version, running })
+    Ok(Service { side, name: name.to_owned(), version, running, caches: None })
 }
 
 /// Looks until there is something to see. A service that ends meanwhile has failed, and its last words say why.

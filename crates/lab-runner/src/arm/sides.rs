@@ -6,7 +6,7 @@ use super::served::Served;
 use crate::machine::ledger::{Ledger, Thing};
 use crate::machine::process::Placement;
 use crate::machine::topology::Host;
-use crate::measure::{Role, Side, Sides};
+use crate::measure::{Role, Sides};
 use lab_model::scenario::Initiator;
 
 /// Whose time an arm with this initiator has, as far as it is not the site's.
@@ -25,20 +25,30 @@ pub(crate) fn roles(initiator: Initiator) -> &'static [Role] {
     }
 }
 
-/// Makes control groups for sides, noted before.
-pub(crate) fn account(name: &str, roles: &[Role], ledger: &mut Ledger) -> Result<Sides> {
-    for path in Sides::folders(name, roles) {
+/// Makes control groups for sides, noted before; with one for each of so many nodes within each of them.
+pub(crate) fn account(name: &str, roles: &[Role], nodes: usize, ledger: &mut Ledger) -> Result<Sides> {
+    for path in Sides::folders(name, roles, nodes) {
         ledger.add(Thing::Cgroup { path })?;
     }
-    Sides::create(name, roles)
+    Sides::of_nodes(name, roles, nodes)
 }
 
 /// A process of a side, on its host.
 pub(crate) fn placement(host: &Host, processors: &[usize], sides: &Sides, role: Role) -> Placement {
+    placement_on((host, None), processors, sides, role)
+}
+
+/// The same of a node, by its number from 0.
+pub(crate) fn placement_on(
+    (host, node): (&Host, Option<usize>),
+    processors: &[usize],
+    sides: &Sides,
+    role: Role,
+) -> Placement {
     Placement {
         namespace: host.namespace.clone(),
         processors: (!processors.is_empty()).then(|| processors.to_vec()),
-        cgroup: sides.get(role).and_then(Side::folder),
+        cgroup: sides.get(role).and_then(|side| side.folder_of(node)),
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use super::identity::Identity;
 use super::program;
@@ -210,6 +210,15 @@ impl Running {
         for child in family {
             child.kill_family();
         }
+    }
+
+    /// Sends SIGHUP to the process itself, not to its group: servers take it as a wish to look at what has changed.
+    pub fn hang_up(&mut self) -> Result<()> {
+        if !self.is_alive() {
+            bail!("{} has ended{}", self.program, self.last_words());
+        }
+        kill_process(group(&self.child), Signal::HUP)
+            .with_context(|| format!("{} cannot be sent a signal", self.program))
     }
 
     /// Whether it still runs.

@@ -78,6 +78,19 @@ pub fn build(link: &Link, initiators: u32, ledger: &mut Ledger) -> Result<Hosts>
     }
 }
 
+/// Builds the nodes of a cluster, joined by the link: each is a host on which anything may run. They are what initiates, and the first of them stands for the target.
+pub fn nodes(link: &Link, count: u32, ledger: &mut Ledger) -> Result<Hosts> {
+    if count < 2 {
+        bail!("{count} nodes: a cluster has at least two");
+    }
+    if link.kind != LinkKind::Veth || link.gateway != Gateway::None {
+        bail!("the nodes of a cluster have a link of their own and no gateway: take a veth");
+    }
+    let mut hosts = build(link, count - 1, ledger)?;
+    hosts.initiators.insert(0, hosts.target.clone());
+    Ok(hosts)
+}
+
 /// The switch's interface toward a host: the target is number 0.
 fn port(number: usize) -> String {
     format!("port{number}")
@@ -258,6 +271,15 @@ mod tests {
         assert_eq!(hosts.initiators.len(), 3);
         assert!(hosts.target.namespace.is_none() && ledger.left().count() == 0);
         assert!(build(&Link::default(), 0, &mut ledger).is_err());
+    }
+
+    #[test]
+    fn nodes_need_a_link_and_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ledger = Ledger::create(&folder.path().join("ledger.jsonl")).unwrap();
+        let veth = Link { kind: LinkKind::Veth, ..Link::default() };
+        assert!(nodes(&Link::default(), 4, &mut ledger).unwrap_err().to_string().contains("take a veth"));
+        assert!(nodes(&veth, 1, &mut ledger).unwrap_err().to_string().contains("at least two"));
     }
 
     #[test]

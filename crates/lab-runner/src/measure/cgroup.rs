@@ -119,6 +119,15 @@ impl Group {
                 method.name()
             )
         })?;
+        Self::at(method, folder)
+    }
+
+    /// Makes a group within this one, which counts what that spends as well.
+    pub fn within(&self, name: &str) -> Result<Self> {
+        Self::at(self.method, self.folder.join(name))
+    }
+
+    fn at(method: Method, folder: PathBuf) -> Result<Self> {
         match fs::create_dir(&folder) {
             Ok(()) => Ok(Self { method, folder }),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(

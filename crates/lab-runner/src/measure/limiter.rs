@@ -121,6 +121,7 @@ mod tests {
             },
             memory: BTreeMap::new(),
             network: None,
+            nodes: Vec::new(),
             volume: BTreeMap::new(),
             kernel: BTreeMap::new(),
             devices: BTreeMap::new(),
@@ -175,10 +176,10 @@ mod tests {
     #[test]
     fn the_link_by_its_busier_direction_if_its_rate_is_known() {
         let mut counted = counted(10, 10);
-        counted.network = Some(Network { sent: 30, received: 190, retransmitted: 0 });
+        counted.network = Some(Network { sent: 30, received: 190, ..Network::default() });
         assert_eq!(limiter(&resources(&counted, Some(100.0), &[])).unwrap(), "link from the target 95 %");
         assert_eq!(limiter(&resources(&counted, None, &[])), None);
-        counted.network = Some(Network { sent: 230, received: 190, retransmitted: 0 });
+        counted.network = Some(Network { sent: 230, received: 190, ..Network::default() });
         assert_eq!(limiter(&resources(&counted, Some(100.0), &[])).unwrap(), "link toward the target 100 %");
     }
 
@@ -186,10 +187,10 @@ mod tests {
     fn resources_that_are_used_alike_are_all_named() {
         let mut counted = counted(10, 98);
         counted.bound.insert("target", vec![1]);
-        counted.network = Some(Network { sent: 0, received: 192, retransmitted: 0 });
+        counted.network = Some(Network { sent: 0, received: 192, ..Network::default() });
         let named = limiter(&resources(&counted, Some(100.0), &[])).unwrap();
         assert_eq!(named, "processor 1 (target) 98 % or link from the target 96 %");
-        counted.network = Some(Network { sent: 0, received: 186, retransmitted: 0 });
+        counted.network = Some(Network { sent: 0, received: 186, ..Network::default() });
         assert_eq!(limiter(&resources(&counted, Some(100.0), &[])).unwrap(), "processor 1 (target) 98 %");
     }
 

@@ -34,7 +34,12 @@ pub struct End {
 pub struct Probe {
     initiators: Vec<Interface>,
     protocols: Vec<File>,
+    /// Whether the ends are nodes, whose loopback carries what they exchange with themselves.
+    nodes: bool,
 }
+
+/// The loopback interface of every namespace.
+const LOOPBACK: &str = "lo";
 
 #[derive(Debug)]
 struct Interface {
@@ -55,24 +60,24 @@ impl Probe {
         let mut probe = Self {
             initiators: initiators.iter().map(interface).collect::<Result<_>>()?,
             protocols: namespaces.into_iter().map(|name| open(name, "snmp")).collect::<Result<_>>()?,
+            nodes: false,
         };
         probe.read()?;
         Ok(probe)
     }
 
+    /// Opens the counters of a cluster's nodes, each in a namespace of its own, and of their loopback interfaces.
+    pub fn of_nodes(nodes: &[End]) -> Result<Self> {
+        Ok(Self { nodes: true, ..Self::open(nodes, None)? })
+    }
+
     /// Counters so far.
     pub fn read(&mut self) -> Result<Network> {
         let mut sum = Network::default();
-        for interface in &mut self.initiators {
-            let text = again(&mut interface.devices)?;
-            let (received, sent) = parse_devices(&text, &interface.name).with_context(|| {
-                format!(
-                    "there is no interface {} in its namespace: see `ip -all netns exec ip link`",
-                    interface.name
-                )
-            })?;
-            sum.sent += sent;
-            sum.received += received;
+        for end in self.read_ends()? {
+            sum.sent += end.sent;
+            sum.received += end.received;
+            sum.kept += end.kept;
         }
         for file in &mut self.protocols {
             let text = again(file)?;
@@ -80,6 +85,27 @@ impl Probe {
                 parse_retransmitted(&text).context("/proc/net/snmp has no Tcp RetransSegs")?;
         }
         Ok(sum)
+    }
+
+    /// The nodes' counters so far, without what was sent again; empty where the ends are no nodes.
+    pub fn read_nodes(&mut self) -> Result<Vec<Network>> {
+        if self.nodes { self.read_ends() } else { Ok(Vec::new()) }
+    }
+
+    fn read_ends(&mut self) -> Result<Vec<Network>> {
+        let nodes = self.nodes;
+        let read = |interface: &mut Interface| {
+            let text = again(&mut interface.devices)?;
+            let counts = |name: &str| {
+                parse_devices(&text, name).with_context(|| {
+                    format!("there is no interface {name} in its namespace: see `ip -all netns exec ip link`")
+                })
+            };
+            let (received, sent) = counts(&interface.name)?;
+            let kept = if nodes { counts(LOOPBACK)?.0 } else { 0 };
+            Ok(Network { sent, received, kept, retransmitted: 0 })
+        };
+        self.initiators.iter_mut().map(read).collect()
     }
 }
 
@@ -133,6 +159,7 @@ pub(crate) const fn since(later: Network, earlier: Network) -> Network {
     Network {
         sent: later.sent.saturating_sub(earlier.sent),
         received: later.received.saturating_sub(earlier.received),
+        kept: later.kept.saturating_sub(earlier.kept),
         retransmitted: later.retransmitted.saturating_sub(earlier.retransmitted),
     }
 }
@@ -143,6 +170,7 @@ pub(crate) fn toward(from: Network, to: Network, share: f64) -> Network {
     Network {
         sent: between(from.sent, to.sent),
         received: between(from.received, to.received),
+        kept: between(from.kept, to.kept),
         retransmitted: between(from.retransmitted, to.retransmitted),
     }
 }
@@ -184,12 +212,12 @@ mod tests {
     #[test]
     fn counters_between_and_since() {
         let (from, to) = (
-            Network { sent: 100, received: 50, retransmitted: 1 },
-            Network { sent: 300, received: 50, retransmitted: 4 },
+            Network { sent: 100, received: 50, kept: 0, retransmitted: 1 },
+            Network { sent: 300, received: 50, kept: 8, retransmitted: 4 },
         );
-        assert_eq!(toward(from, to, 0.5), Network { sent: 200, received: 50, retransmitted: 3 });
+        assert_eq!(toward(from, to, 0.5), Network { sent: 200, received: 50, kept: 4, retransmitted: 3 });
         assert_eq!((toward(from, to, 0.0), toward(from, to, 1.0)), (from, to));
-        assert_eq!(since(to, from), Network { sent: 200, received: 0, retransmitted: 3 });
+        assert_eq!(since(to, from), Network { sent: 200, received: 0, kept: 8, retransmitted: 3 });
     }
 
     #[test]

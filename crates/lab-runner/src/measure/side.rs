@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::measure::cgroup::{Group, Method, folder, remove};
 use crate::measure::process::{self, Stat};
 use crate::measure::tree::Tree;
-use lab_model::result::CpuShare;
+use lab_model::result::{CpuShare, Network, Node};
 
 /// Enters the group whose file is the first argument, then becomes the program that the others are.
 const ENTER: &str = r#"echo 0 > "$1" && shift && exec "$@""#;
@@ -26,9 +26,16 @@ const ENTER: &str = r#"echo 0 > "$1" && shift && exec "$@""#;
 #[derive(Debug)]
 pub struct Side {
     role: Role,
+    /// Groups of its nodes within its own: they go first.
+    nodes: Vec<Group>,
     group: Option<Group>,
     method: Method,
     seen: Mutex<Seen>,
+}
+
+/// The name of a node's group within that of its side.
+fn node(number: usize) -> String {
+    format!("node{}", number + 1)
 }
 
 #[derive(Debug, Default)]
@@ -95,7 +102,7 @@ impl Side {
             Method::ProcessTree => None,
             group => Some(Group::new(group, &role.group(run))?),
         };
-        Ok(Self { role, group, method, seen: Mutex::default() })
+        Ok(Self { role, nodes: Vec::new(), group, method, seen: Mutex::default() })
     }
 
     /// Which one it is.
@@ -111,6 +118,20 @@ impl Side {
     /// The folder of its control group, if it has one: into its `cgroup.procs` goes what belongs to the side.
     pub fn folder(&self) -> Option<PathBuf> {
         self.group.as_ref().map(|group| group.folder().to_owned())
+    }
+
+    /// The folder of the group of a node, by its number from 0; that of the side where it is not divided.
+    pub fn folder_of(&self, node: Option<usize>) -> Option<PathBuf> {
+        let group = node.and_then(|number| self.nodes.get(number)).or(self.group.as_ref());
+        group.map(|group| group.folder().to_owned())
+    }
+
+    /// Counts each node apart as well, where there are control groups.
+    fn divide(&mut self, nodes: usize) -> Result<()> {
+        if let Some(group) = &self.group {
+            self.nodes = (0..nodes).map(|number| group.within(&node(number))).collect::<Result<_>>()?;
+        }
+        Ok(())
     }
 
     /// A command that runs `program` in this side. Arguments, environment and streams are added as usual; start it by
@@ -202,7 +223,12 @@ impl Side {
     }
 
     fn pids_of(&self, seen: &Seen) -> Result<Vec<u32>> {
-        self.group.as_ref().map_or_else(|| Ok(seen.tree.pids()), Group::pids)
+        let Some(group) = &self.group else { return Ok(seen.tree.pids()) };
+        let mut all = group.pids()?;
+        for node in &self.nodes {
+            all.extend(node.pids()?);
+        }
+        Ok(all)
     }
 
     /// The processors to which all its processes are bound; `None` if one of them may run on any of the machine's.
@@ -228,9 +254,14 @@ pub struct Sides {
 
 impl Sides {
     /// The folders that [`Sides::create`] will make, so that a ledger can note them before. None where sides are process trees.
-    pub fn folders(run: &str, roles: &[Role]) -> Vec<PathBuf> {
+    pub fn folders(run: &str, roles: &[Role], nodes: usize) -> Vec<PathBuf> {
         let method = Method::best();
-        roles.iter().filter_map(|role| folder(method, &role.group(run))).collect()
+        let own = roles.iter().filter_map(|role| folder(method, &role.group(run)));
+        own.flat_map(|own| {
+            let within: Vec<PathBuf> = (0..nodes).map(|number| own.join(node(number))).collect();
+            std::iter::once(own).chain(within)
+        })
+        .collect()
     }
 
     /// Folders of control groups that a run of this name left.
@@ -244,6 +275,16 @@ impl Sides {
     /// Makes these sides. `run` names the control groups: the run's identifier, with the arm's if several live at a time.
     pub fn create(run: &str, roles: &[Role]) -> Result<Self> {
         Self::with_method(run, roles, Method::best())
+    }
+
+    /// Makes them of a cluster of so many nodes, each counted apart as well. Without control groups nodes are not told apart.
+    pub fn of_nodes(run: &str, roles: &[Role], nodes: usize) -> Result<Self> {
+        let side = |role: &Role| {
+            let mut side = Side::new(*role, run)?;
+            side.divide(nodes)?;
+            Ok(Arc::new(side))
+        };
+        Ok(Self { sides: roles.iter().map(side).collect::<Result<_>>()? })
     }
 
     /// The same, counted in this way.
@@ -272,6 +313,25 @@ impl Sides {
         self.iter().map(|side| Ok((side.role.name(), side.usage()?))).collect()
     }
 
+    /// What each node spent so far; empty where nodes are not counted apart.
+    pub fn usage_of_nodes(&self) -> Result<Vec<Node>> {
+        let count = self.sides.iter().map(|side| side.nodes.len()).min().unwrap_or(0);
+        (0..count)
+            .map(|number| {
+                let of = |role| match self.get(role).and_then(|side| side.nodes.get(number)) {
+                    Some(group) => group.usage(),
+                    None => Ok(CpuShare::default()),
+                };
+                Ok(Node {
+                    host: of(Role::Host)?,
+                    adapter: of(Role::Adapter)?,
+                    target: of(Role::Target)?,
+                    network: Network::default(),
+                })
+            })
+            .collect()
+    }
+
     /// Most resident memory of each, bytes, but for those of which no process was met: what was not seen is not zero.
     pub fn memory(&self) -> Result<BTreeMap<String, u64>> {
         let all = self.iter().map(|side| Ok((side.role.name().to_owned(), side.memory()?)));
@@ -281,6 +341,9 @@ impl Sides {
     /// Removes the control groups, after their processes have ended. Dropping the last of the sides tries the same and says nothing.
     pub fn remove(self) -> Result<()> {
         for side in self.sides {
+            for node in &side.nodes {
+                remove(node.folder())?;
+            }
             if let Some(group) = &side.group {
                 remove(group.folder())?;
             }

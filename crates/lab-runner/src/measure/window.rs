@@ -27,7 +27,7 @@ use crate::measure::side::{Sides, Spent};
 use crate::measure::threads::{Busiest, Census};
 use crate::measure::throttle::Throttling;
 use crate::measure::tree;
-use lab_model::result::{Cpu, CpuShare, Flag, Interval, Network};
+use lab_model::result::{Cpu, CpuShare, Flag, Interval, Network, Node};
 
 /// All counters at one moment.
 #[derive(Debug, Clone)]
@@ -37,6 +37,7 @@ struct Sample {
     spent: Spent,
     machine: Machine,
     network: Option<Network>,
+    nodes: Vec<Node>,
     devices: Devices,
 }
 
@@ -46,12 +47,17 @@ impl Sample {
         let length = later.at - self.at;
         let share = if length > 0.0 { ((at - self.at) / length).clamp(0.0, 1.0) } else { 0.0 };
         let between = |from: f64, to: f64| from + (to - from) * share;
-        let spent = self.spent.iter().filter_map(|(name, from)| {
-            let to = later.spent.get(name)?;
-            Some((
-                *name,
-                CpuShare { user: between(from.user, to.user), system: between(from.system, to.system) },
-            ))
+        let time = |from: CpuShare, to: CpuShare| CpuShare {
+            user: between(from.user, to.user),
+            system: between(from.system, to.system),
+        };
+        let spent =
+            self.spent.iter().filter_map(|(name, from)| Some((*name, time(*from, *later.spent.get(name)?))));
+        let nodes = self.nodes.iter().zip(&later.nodes).map(|(from, to)| Node {
+            host: time(from.host, to.host),
+            adapter: time(from.adapter, to.adapter),
+            target: time(from.target, to.target),
+            network: network::toward(from.network, to.network, share),
         });
         let devices = self
             .devices
@@ -63,7 +69,19 @@ impl Sample {
             devices: devices.collect(),
             machine: self.machine.toward(&later.machine, share),
             network: self.network.zip(later.network).map(|(from, to)| network::toward(from, to, share)),
+            nodes: nodes.collect(),
         }
+    }
+
+    /// What each node spent and sent since an earlier moment.
+    fn nodes_since(&self, earlier: &Self) -> Vec<Node> {
+        let all = self.nodes.iter().zip(&earlier.nodes).map(|(last, first)| Node {
+            host: tree::less(last.host, first.host),
+            adapter: tree::less(last.adapter, first.adapter),
+            target: tree::less(last.target, first.target),
+            network: network::since(last.network, first.network),
+        });
+        all.collect()
     }
 }
 
@@ -201,6 +219,9 @@ pub struct Counted {
     pub memory: BTreeMap<String, u64>,
     /// What crossed the link, if its counters were asked for.
     pub network: Option<Network>,
+    /// The nodes, where the hosts are a cluster's.
+    #[serde(default)]
+    pub nodes: Vec<Node>,
     /// Per cent of the time that each device which was asked for was busy.
     pub devices: BTreeMap<String, f64>,
     /// What the watched devices did by direction, by the names of a result's further figures; empty where none is watched.
@@ -310,6 +331,7 @@ impl Record {
             cpu,
             memory: BTreeMap::new(),
             network: last.network.zip(first.network).map(|(last, first)| network::since(last, first)),
+            nodes: last.nodes_since(&first),
             devices: last.devices.iter().map(busy).collect(),
             volume: device::directions(&first.devices, &last.devices, to - from),
             kernel: threads,
@@ -438,8 +460,13 @@ impl Sampler {
         let at = self.began.elapsed().as_secs_f64();
         let (spent, machine) = (self.sides.usage()?, Machine::read()?);
         let network = self.watched.link.as_mut().map(Probe::read).transpose()?;
+        let mut nodes = self.sides.usage_of_nodes()?;
+        let ends = self.watched.link.as_mut().map(Probe::read_nodes).transpose()?.unwrap_or_default();
+        for (node, network) in nodes.iter_mut().zip(ends) {
+            node.network = network;
+        }
         let devices = device::read(&self.watched.devices)?;
-        self.record.samples.push(Sample { at, spent, machine, network, devices });
+        self.record.samples.push(Sample { at, spent, machine, network, nodes, devices });
         Ok(())
     }
 
@@ -480,12 +507,14 @@ mod tests {
         let line = format!("{} 0 0 {} 0 0 0 0", ticks(busy), ticks(at - busy));
         let machine = Machine::parse(&format!("cpu  {line}\ncpu0 {line}\n"), 1_000_000).unwrap();
         let spent = Spent::from([("host", CpuShare { user: busy - foreign, system: 0.0 })]);
-        let network = Some(Network { sent: 1000, received: 0, retransmitted: 0 });
+        let network = Some(Network { sent: 1000, ..Network::default() });
+        let node = CpuShare { user: busy / 4.0, system: 0.0 };
         Sample {
             at,
             spent,
             machine,
             network,
+            nodes: vec![Node { host: node, ..Node::default() }; 2],
             devices: Devices::from([(
                 "sdb".to_owned(),
                 Counters { busy: busy / 2.0, ..Counters::default() },
@@ -509,6 +538,7 @@ mod tests {
         assert!(near(counted.seconds, 1.0) && near(counted.cpu.host.user, 0.45), "{counted:?}");
         assert!(near(counted.cpu.foreign, 0.05) && near(counted.machine.all.percent(), 50.0), "{counted:?}");
         assert_eq!(counted.network, Some(Network::default()));
+        assert!(counted.nodes.len() == 2 && near(counted.nodes[1].seconds(), 0.125), "{counted:?}");
         assert!(near(counted.devices["sdb"], 25.0), "{counted:?}");
         assert!(counted.flags.is_empty() && counted.busiest.is_empty(), "{counted:?}");
     }

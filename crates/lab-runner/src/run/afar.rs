@@ -19,6 +19,7 @@ use crate::agent::guard;
 use crate::agent::hex;
 use crate::agent::limits::{FILES, FILES_BYTES, POLL_EVERY};
 use crate::agent::message::{Outcome, RawFile, Reply, Request, Step, Work};
+use crate::arm::caches::Counters;
 use crate::arm::{self, Endpoint, Volumes};
 use crate::machine::clock::Period;
 use crate::measure::{Counted, Environment};
@@ -218,7 +219,15 @@ impl Afar {
         counted.from = here(counted.from);
         let mut hosts = self.close(&mut counted, period)?;
         hosts.insert(post.client.name().to_owned(), machine);
-        Ok(Taken { measured, counted, started: here(started), hosts, neighbours: Vec::new() })
+        let started = here(started);
+        Ok(Taken {
+            measured,
+            counted,
+            started,
+            hosts,
+            neighbours: Vec::new(),
+            target_counters: Counters::new(),
+        })
     }
 
     fn host(&self) -> Result<&Post> {

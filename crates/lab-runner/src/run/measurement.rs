@@ -8,6 +8,7 @@ use super::merge::merge;
 use super::progress::Busy;
 use super::stage::Stage;
 use super::task::{Preparation, Taken, Task};
+use crate::arm::caches::since;
 use crate::machine::clock::{Clocks, Period, now};
 use crate::machine::process::Running;
 use crate::measure::{Counted, Role, Window};
@@ -52,12 +53,14 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
         prepare(stage, task, &assignments)?;
     }
     stage.afar.open()?;
+    let before = stage.counters()?;
     let window = Window::open_with(&stage.sides, stage.watched()?)?;
     let mut beside = stage.disturb(task)?;
     let clocks = Clocks::read();
     let started = now();
     let statuses = run(stage, task, &assignments)?;
     let ended = now();
+    let target_counters = since(&stage.counters()?, &before);
     let set = clocks.set_since();
     beside.still_run()?;
     let parts: Vec<Measured> = assignments
@@ -77,7 +80,7 @@ pub fn take(stage: &mut Stage, task: &Task<'_>) -> Result<Taken> {
     if let Some(words) = stage.ended() {
         bail!("{words}");
     }
-    Ok(Taken { measured, counted, started, hosts, neighbours })
+    Ok(Taken { measured, counted, started, hosts, neighbours, target_counters })
 }
 
 /// Lets the tool lay out what it works on: tables, files.
@@ -113,7 +116,9 @@ pub fn flags(measured: &Measured, counted: &Counted) -> Vec<Flag> {
         flags.push(Flag::Errors { detail: format!("{} I/Os failed", measured.load.errors) });
     }
     flags.extend(counted.flags.iter().cloned());
-    flags.extend(counted.network.and_then(|network| short_cut(measured, network)));
+    // A node reads its own parts without the link.
+    let linked = counted.network.filter(|_| counted.nodes.is_empty());
+    flags.extend(linked.and_then(|network| short_cut(measured, network)));
     flags
 }
 

@@ -542,8 +542,9 @@ impl<'a> Session<'a> {
         if self.whom.stop.load(Ordering::Relaxed) {
             return Ok(Err(Interrupted::Stopped));
         }
-        if self.scenario.scenario.workload.tool == ToolKind::FirstIo {
-            // Its clock begins where nothing of the arm is there.
+        let anew = topology::at(&self.scenario.scenario, arm, turn.point)?.anew;
+        if anew || self.scenario.scenario.workload.tool == ToolKind::FirstIo {
+            // The clock of a first I/O begins where nothing of the arm is there, and so do caches that are to be cold.
             self.stages.remove(&arm.key);
         }
         self.stage(arm, turn.point)?;
@@ -672,7 +673,8 @@ impl<'a> Session<'a> {
         };
         let mut stage = build(&mut self.ledger)?;
         let what = format!("{}-{:?}", arm.key, stage.topology);
-        if !self.checked.contains(&what) {
+        // Checking fills the volumes, as those of all other measurements are filled.
+        if wanted.anew || !self.checked.contains(&what) {
             let folder = self.store.folder().join("integrity").join(&arm.key);
             let programs = integrity::Programs {
                 linerate: &self.linerate,
@@ -741,9 +743,11 @@ impl<'a> Session<'a> {
     }
 
     fn result(&self, arm: &Arm, turn: Turn<'_>, taken: Taken) -> PointResult {
-        let Taken { measured, counted, started, hosts, neighbours } = taken;
+        let Taken { measured, counted, started, hosts, neighbours, target_counters } = taken;
         let mut flags = measurement::flags(&measured, &counted);
-        flags.extend(steady::check(&measured.intervals));
+        if !self.begins_anew(arm) {
+            flags.extend(steady::check(&measured.intervals));
+        }
         let payload = self.stages.get(&arm.key).and_then(Stage::payload);
         let polling = self.polling(arm, turn.point);
         let limiter = limiter::limiter(&limiter::resources(&counted, payload, &polling));
@@ -769,7 +773,8 @@ impl<'a> Session<'a> {
             cpu: counted.cpu,
             memory: counted.memory,
             network: counted.network,
-            target_counters: BTreeMap::new(),
+            nodes: counted.nodes,
+            target_counters,
             neighbours,
             hosts,
             extra: measured
@@ -786,6 +791,11 @@ impl<'a> Session<'a> {
             result.flags.push(Flag::OutsideProfile { detail: error.to_string() });
         }
         result
+    }
+
+    /// Whether an arm's caches were cold, so that its rate must not be steady.
+    fn begins_anew(&self, arm: &Arm) -> bool {
+        self.stages.get(&arm.key).is_some_and(|stage| stage.topology.anew)
     }
 
     /// What makes the whole run worthless.

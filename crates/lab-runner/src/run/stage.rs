@@ -12,9 +12,10 @@ use anyhow::{Context, Result, bail, ensure};
 use super::afar::{Afar, Binding, Fleet};
 use super::neighbour::{self, Loads, Neighbours};
 use super::task::{Preparation, Task};
+use crate::arm::caches::Counters;
 use crate::arm::postgresql::DatabaseSpec;
-use crate::arm::sides::{account, enrol, placement, roles};
-use crate::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Volumes, postgresql};
+use crate::arm::sides::{account, enrol, placement, placement_on, roles};
+use crate::arm::{self, AdaptSpec, Endpoint, Filesystem, ServeSpec, Served, Volumes, cluster, postgresql};
 use crate::machine::ledger::Ledger;
 use crate::machine::process::Placement;
 use crate::machine::shape::Shape;
@@ -84,35 +85,34 @@ impl Stage {
     /// Builds an arm. Whatever it makes outside the run's folder is in the ledger first.
     pub fn build(ground: &Ground<'_>, arm: &Arm, topology: &Topology, ledger: &mut Ledger) -> Result<Self> {
         let name = format!("{}-{}", ground.run, arm.key);
-        let hosts = topology::build(&topology.link, topology.initiators, ledger)?;
+        let is_cluster = topology.copies > 0;
+        let hosts = if is_cluster {
+            topology::nodes(&topology.link, topology.initiators, ledger)?
+        } else {
+            topology::build(&topology.link, topology.initiators, ledger)?
+        };
         let mut roles = roles(arm.initiator).to_vec();
         if !topology.neighbour.is_none() {
             roles.push(Role::Neighbour);
         }
-        let sides = account(&name, &roles, ledger)?;
-        let target_cores = target_processors(ground.processors, topology);
+        let sides = account(&name, &roles, if is_cluster { hosts.initiators.len() } else { 0 }, ledger)?;
         let folder = folder(ground, &arm.key)?;
-        let place = placement(&hosts.target, &target_cores, &sides, Role::Target);
-        let volumes =
-            Volumes { targets: topology.targets, luns: topology.luns, url: topology.volume.clone() };
-        let spec = ServeSpec {
-            volumes: &volumes,
-            host: &hosts.target,
-            folder: &folder,
-            placement: &place,
-            linerate: ground.linerate,
-            cores: topology.cores,
-            spin: topology.target_spin.as_deref(),
-        };
         let begun = Instant::now();
-        let mut served = arm::serve(arm.target, &spec, ledger)
-            .with_context(|| format!("arm {} ({}): its target does not start", arm.key, arm.name))?;
-        let built = Built { target: begun.elapsed(), ..Built::default() };
-        if topology.digests {
-            arm::protect(&mut served.endpoints);
+        let mut targets = Vec::new();
+        let serving =
+            if is_cluster { hosts.initiators.as_slice() } else { std::slice::from_ref(&hosts.target) };
+        for (number, host) in serving.iter().enumerate() {
+            let node = is_cluster.then_some(number);
+            let served = serve(ground, Serving { arm, topology, host, node, sides: &sides }, ledger)
+                .with_context(|| format!("arm {} ({}): its target does not start", arm.key, arm.name))?;
+            targets.push(served);
         }
-        let parts = share(&served.endpoints, hosts.initiators.len());
-        enrol(&sides, Role::Target, &served);
+        let built = Built { target: begun.elapsed(), ..Built::default() };
+        let parts = match targets.as_slice() {
+            [only] if !is_cluster => share(&only.endpoints, hosts.initiators.len()),
+            nodes => cluster::mirrors(nodes, topology.copies)
+                .with_context(|| format!("arm {} ({})", arm.key, arm.name))?,
+        };
         let site = neighbour::Site {
             hosts: &hosts,
             processors: ground.processors,
@@ -132,7 +132,7 @@ impl Stage {
             databases: Vec::new(),
             filesystems: Vec::new(),
             adapters: Vec::new(),
-            targets: vec![served],
+            targets,
             target: Some(hosts.target.clone()),
             neighbours,
             // Nothing of a local arm crosses the link.
@@ -165,7 +165,7 @@ impl Stage {
         let offered = afar.offered().filter(|_| !afar.loads()).map(<[Endpoint]>::to_vec);
         let initiator = if offered.is_some() { arm.initiator } else { Initiator::Site };
         let here = roles(initiator).iter().copied().filter(|role| *role != Role::Target);
-        let sides = account(&format!("{}-{}", ground.run, arm.key), &here.collect::<Vec<_>>(), ledger)?;
+        let sides = account(&format!("{}-{}", ground.run, arm.key), &here.collect::<Vec<_>>(), 0, ledger)?;
         let host = Host { namespace: None, address: std::net::Ipv4Addr::LOCALHOST.into(), link: None };
         let mut stage = Self {
             topology: if afar.serves() { topology.clone() } else { Topology::default() },
@@ -205,7 +205,7 @@ impl Stage {
         for (number, (host, endpoints)) in hosts.initiators.iter().zip(endpoints).enumerate() {
             let folder = folder(ground, &format!("{}-host{number}", arm.key))?;
             let processors = ground.processors.adapter(self.topology.adapter);
-            let place = placement(host, processors, &self.sides, Role::Adapter);
+            let place = placement_on((host, Some(number)), processors, &self.sides, Role::Adapter);
             let linerate = ground.linerate;
             let spec =
                 AdaptSpec { endpoints: &endpoints, host, folder: &folder, placement: &place, linerate };
@@ -283,7 +283,8 @@ impl Stage {
 
     /// Where the load of an initiating host runs.
     pub fn load_placement(&self, host: &Host) -> Placement {
-        placement(host, &self.processors, &self.sides, Role::Host)
+        let number = self.initiators.iter().position(|(known, _)| known == host);
+        placement_on((host, number), &self.processors, &self.sides, Role::Host)
     }
 
     /// What is watched beside the processors: the link, where it has counters, and block devices under the load.
@@ -303,6 +304,9 @@ impl Stage {
         if local || initiators.is_empty() || self.topology.link.kind == LinkKind::Loopback {
             return Ok(None);
         }
+        if self.topology.copies > 0 {
+            return Probe::of_nodes(&initiators).map(Some);
+        }
         let target = self.target.as_ref().and_then(end);
         Probe::open(&initiators, target.as_ref()).map(Some)
     }
@@ -312,9 +316,10 @@ impl Stage {
         self.shape.change()
     }
 
-    /// Bytes of payload per second that the link carries in one direction, where it is limited.
+    /// Bytes of payload per second that the link carries in one direction, where it is limited; the links of all nodes of a cluster.
     pub fn payload(&self) -> Option<f64> {
-        payload_rate(&self.topology.link)
+        let links = if self.topology.copies > 0 { f64::from(self.topology.initiators) } else { 1.0 };
+        payload_rate(&self.topology.link).map(|rate| rate * links)
     }
 
     /// Starts the loads of the neighbours, from the first initiating host.
@@ -322,6 +327,17 @@ impl Stage {
         let Some((host, _)) = self.initiators.first() else { return Ok(Loads::default()) };
         let place = placement(host, &self.processors, &self.sides, Role::Neighbour);
         self.neighbours.load(task, &place, &self.sides)
+    }
+
+    /// What the targets' cache volumes count now, together; empty where none is a cache, or a site's agent serves them.
+    pub fn counters(&mut self) -> Result<Counters> {
+        let mut sum = Counters::new();
+        for service in self.targets.iter_mut().flat_map(|served| &mut served.services) {
+            for (name, count) in service.counters()? {
+                *sum.entry(name).or_insert(0.0) += count;
+            }
+        }
+        Ok(sum)
     }
 
     /// A process of the arm that has ended although nobody stopped it, in words.
@@ -332,6 +348,42 @@ impl Stage {
         let gone = all.find_map(|service| (!service.running.is_alive()).then_some(service))?;
         Some(format!("{} has ended{}", gone.name, gone.running.last_words()))
     }
+}
+
+/// What serves on a host.
+#[derive(Clone, Copy)]
+struct Serving<'a> {
+    arm: &'a Arm,
+    topology: &'a Topology,
+    host: &'a Host,
+    /// Its number from 0, where it is a node.
+    node: Option<usize>,
+    sides: &'a Sides,
+}
+
+/// Starts what serves the volumes of an arm on a host, or on a node its parts of them.
+fn serve(ground: &Ground<'_>, serving: Serving<'_>, ledger: &mut Ledger) -> Result<Served> {
+    let Serving { arm, topology, host, node, sides } = serving;
+    let name = node.map_or_else(|| arm.key.clone(), |number| format!("{}-node{}", arm.key, number + 1));
+    let folder = folder(ground, &name)?;
+    let cores = target_processors(ground.processors, topology);
+    let place = placement_on((host, node), &cores, sides, Role::Target);
+    let volumes = Volumes { targets: topology.targets, luns: topology.luns, url: topology.volume.clone() };
+    let spec = ServeSpec {
+        volumes: &volumes,
+        host,
+        folder: &folder,
+        placement: &place,
+        linerate: ground.linerate,
+        cores: topology.cores,
+        spin: topology.target_spin.as_deref(),
+    };
+    let mut served = arm::serve(arm.target, &spec, ledger)?;
+    if topology.digests {
+        arm::protect(&mut served.endpoints);
+    }
+    enrol(sides, Role::Target, &served);
+    Ok(served)
 }
 
 /// Where a target runs: on its own processors, or on the host's; one of several event loops on as many of both as it has loops.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::arm::caches::Counters;
 use crate::measure::Counted;
 use crate::tool::Measured;
 use lab_model::result::{Machine, Neighbour};
@@ -49,4 +50,6 @@ pub struct Taken {
     pub hosts: BTreeMap<String, Machine>,
     /// What else used the link.
     pub neighbours: Vec<Neighbour>,
+    /// What the targets' caches counted.
+    pub target_counters: Counters,
 }

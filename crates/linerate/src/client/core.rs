@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
-use ::volume::{CoreId, OpenError, QueueContext, Volume, VolumeErrorKind};
+use ::volume::{CoreId, Leaving, OpenError, QueueContext, UsedVolumes, Volume, VolumeErrorKind};
 use buf::Pool;
 use host::{Accepted, CoreIndex, Endpoint, EndpointId, Refusal, Service, World};
 use protocol::Instant;
@@ -33,7 +33,7 @@ pub(crate) enum Message {
         /// The disk's number.
         disk: u64,
         /// Its volume.
-        volume: Arc<dyn Volume>,
+        volume: UsedVolumes,
         /// Once it is so.
         reply: Reply<Result<(), OpenError>>,
     },
@@ -119,12 +119,15 @@ pub(crate) struct CoreService {
     openings: Vec<(Opening, OpenReply)>,
     disks: HashMap<u64, Attached>,
     ended: Vec<(Callback, Ended)>,
-    finished: bool,
+    /// Volumes that no core uses any more, while they are left in order.
+    leaving: Vec<Leaving>,
+    shuts_down: bool,
 }
 
 /// A disk on this core.
 struct Attached {
     queue: DiskQueue<Callback>,
+    volume: UsedVolumes,
     /// Nobody can submit any more.
     closing: bool,
 }
@@ -140,7 +143,8 @@ impl CoreService {
             openings: Vec::new(),
             disks: HashMap::new(),
             ended: Vec::new(),
-            finished: false,
+            leaving: Vec::new(),
+            shuts_down: false,
         }
     }
 
@@ -148,10 +152,37 @@ impl CoreService {
         QueueContext::new(CoreId(self.core), self.waker.clone(), self.pool.clone())
     }
 
-    fn attach(&mut self, disk: u64, volume: Arc<dyn Volume>) -> Result<(), OpenError> {
-        let queue = DiskQueue::open(volume, &self.queue_context())?;
-        self.disks.insert(disk, Attached { queue, closing: false });
-        Ok(())
+    fn attach(&mut self, disk: u64, volume: UsedVolumes) -> Result<(), OpenError> {
+        let Some(used) = volume.volumes().first().cloned() else { return Ok(()) };
+        match DiskQueue::open(used, &self.queue_context()) {
+            Ok(queue) => {
+                self.disks.insert(disk, Attached { queue, volume, closing: false });
+                Ok(())
+            }
+            Err(error) => {
+                self.let_go(volume);
+                Err(error)
+            }
+        }
+    }
+
+    /// This core uses a volume no more; if it was the last one, it leaves it.
+    fn let_go(&mut self, volume: UsedVolumes) {
+        let volumes = volume.let_go();
+        if volumes.iter().any(|volume| volume.leave_control().is_some()) {
+            self.leaving.push(Leaving::begin(volumes, &self.queue_context()));
+        }
+    }
+
+    /// Lets go of disks that nobody can submit to any more, once they have nothing under way.
+    fn close_disks(&mut self) {
+        let is_over = |attached: &mut Attached| attached.closing && attached.queue.is_idle();
+        let over: Vec<Attached> =
+            self.disks.extract_if(|_, attached| is_over(attached)).map(|(_, attached)| attached).collect();
+        for Attached { queue, volume, .. } in over {
+            drop(queue);
+            self.let_go(volume);
+        }
     }
 
     fn poll_openings(&mut self, now: Instant) {
@@ -164,12 +195,11 @@ impl CoreService {
     }
 
     fn shut_down(&mut self) {
-        self.finished = true;
+        self.shuts_down = true;
         self.openings.clear();
-        for (_, attached) in self.disks.drain() {
-            self.ended.extend(
-                attached.queue.abandon().map(|callback| (callback, Err(VolumeErrorKind::ShuttingDown))),
-            );
+        for Attached { queue, volume, .. } in std::mem::take(&mut self.disks).into_values() {
+            self.ended.extend(queue.abandon().map(|callback| (callback, Err(VolumeErrorKind::ShuttingDown))));
+            self.let_go(volume);
         }
     }
 }
@@ -206,10 +236,13 @@ impl Service for CoreService {
     fn turn(&mut self, now: Instant, _ready: &mut Vec<EndpointId>) {
         self.poll_openings(now);
         let (pool, ended) = (&self.pool, &mut self.ended);
-        self.disks.retain(|_, attached| {
+        for attached in self.disks.values_mut() {
             attached.queue.pump(now, pool, ended);
-            !(attached.closing && attached.queue.is_idle())
-        });
+        }
+        if self.disks.values().any(|attached| attached.closing) {
+            self.close_disks();
+        }
+        self.leaving.retain_mut(|leaving| !leaving.poll(now));
         for (callback, result) in self.ended.drain(..) {
             callback.finish(result);
         }
@@ -220,7 +253,7 @@ impl Service for CoreService {
     fn poll_timeout(&self) -> Option<Instant> {
         let disks = self.disks.values().filter_map(|attached| attached.queue.poll_timeout());
         let openings = self.openings.iter().filter_map(|(opening, _)| opening.poll_timeout());
-        disks.chain(openings).min()
+        disks.chain(openings).chain(self.leaving.iter().filter_map(Leaving::poll_timeout)).min()
     }
 
     fn expects_work(&self) -> bool {
@@ -228,6 +261,6 @@ impl Service for CoreService {
     }
 
     fn is_finished(&self) -> bool {
-        self.finished
+        self.shuts_down && self.leaving.is_empty()
     }
 }

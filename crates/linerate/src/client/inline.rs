@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use ::volume::{CoreId, OpenError, Operation, QueueContext, Volume};
+use ::volume::{CoreId, Leaving, OpenError, Operation, QueueContext, Volume};
 use buf::Pool;
 use host::{Accepted, Endpoint, EndpointId, Refusal, Service, World};
 use names::VolumeUrl;
@@ -113,11 +113,9 @@ impl Inline {
 }
 
 impl Drop for Inline {
-    /// Takes leave of what is remote.
+    /// Leaves volumes in order, and takes leave of what is remote.
     fn drop(&mut self) {
-        let service = self.running.service();
-        service.disks.clear();
-        service.finished = true;
+        self.running.service().leave();
         while !self.running.turn() && self.running.wait(Wait::Forever).is_ok() {}
     }
 }
@@ -130,6 +128,8 @@ struct InlineService {
     opened: Option<Result<Arc<dyn Volume>, OpenError>>,
     disks: Vec<DiskQueue<(usize, u64)>>,
     done: Vec<((usize, u64), Ended)>,
+    /// What it ends with.
+    leaving: Option<Leaving>,
     finished: bool,
 }
 
@@ -142,8 +142,15 @@ impl InlineService {
             opened: None,
             disks: Vec::new(),
             done: Vec::new(),
+            leaving: None,
             finished: false,
         }
+    }
+
+    /// Begins to end.
+    fn leave(&mut self) {
+        let volumes: Vec<_> = self.disks.drain(..).map(|queue| Arc::clone(queue.volume())).collect();
+        self.leaving = Some(Leaving::begin(volumes, &self.queue_context()));
     }
 
     fn queue_context(&self) -> QueueContext {
@@ -173,13 +180,17 @@ impl Service for InlineService {
         for queue in &mut self.disks {
             queue.pump(now, &self.pool, &mut self.done);
         }
+        if self.leaving.as_mut().is_some_and(|leaving| leaving.poll(now)) {
+            (self.leaving, self.finished) = (None, true);
+        }
     }
 
     fn handle_gone(&mut self, _now: Instant, _endpoint: EndpointId) {}
 
     fn poll_timeout(&self) -> Option<Instant> {
         let disks = self.disks.iter().filter_map(DiskQueue::poll_timeout);
-        disks.chain(self.opening.as_ref().and_then(Opening::poll_timeout)).min()
+        let leaving = self.leaving.as_ref().and_then(Leaving::poll_timeout);
+        disks.chain(self.opening.as_ref().and_then(Opening::poll_timeout)).chain(leaving).min()
     }
 
     fn expects_work(&self) -> bool {

@@ -45,7 +45,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ::volume::OpenError;
+use ::volume::{OpenError, UsedVolumes};
 use host::CoreIndex;
 use names::VolumeUrl;
 use reactor::{Cluster, Config, CoreDialer, Files};
@@ -150,9 +150,10 @@ impl Client {
         let volume = opened.await.unwrap_or_else(|| Err(gone())).map_err(failed)?;
         let id = self.0.next_disk.fetch_add(1, Ordering::Relaxed);
         let disk = Disk::new(Arc::clone(&self.0), id, url.to_string(), Arc::clone(&volume));
+        let used = UsedVolumes::new(vec![volume]);
         for core in 0..self.0.postbox.cores() {
             let (reply, attached) = answer();
-            self.0.postbox.post(core, Message::Attach { disk: id, volume: Arc::clone(&volume), reply });
+            self.0.postbox.post(core, Message::Attach { disk: id, volume: used.clone(), reply });
             attached.await.unwrap_or_else(|| Err(gone())).map_err(failed)?;
         }
         Ok(disk)

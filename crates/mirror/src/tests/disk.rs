@@ -26,8 +26,12 @@ pub(super) struct Platter {
     cache: Blocks,
     pub(super) cut: bool,
     pub(super) slow: bool,
+    /// It answers nothing.
+    pub(super) hangs: bool,
     /// Blocks that cannot be read until they are written.
     pub(super) bad: BTreeSet<u64>,
+    /// The next write fails, and nobody knows whether it comes.
+    pub(super) loses_write: bool,
     /// Power was lost: the next flush says so.
     lost: bool,
     reservations: Reservations,
@@ -56,7 +60,9 @@ impl Disk {
             cache: Blocks::new(),
             cut: false,
             slow: false,
+            hangs: false,
             bad: BTreeSet::new(),
+            loses_write: false,
             lost: false,
             reservations: Reservations::default(),
             late: Vec::new(),
@@ -86,8 +92,8 @@ impl Disk {
         platter.late.clear();
     }
 
-    /// The disk as one owner sees it.
-    pub(super) fn seen_by(&self, owner: u8) -> Arc<dyn Volume> {
+    /// The disk as one owner sees it that is known to it by this number.
+    pub(super) fn seen_by(&self, owner: u16) -> Arc<dyn Volume> {
         Arc::new(View { disk: self.clone(), owner })
     }
 }
@@ -110,6 +116,15 @@ impl Platter {
             self.durable.append(&mut self.cache);
         }
         if std::mem::take(&mut self.lost) { Err(VolumeErrorKind::Media) } else { Ok(()) }
+    }
+
+    pub(super) fn is_reserved(&self) -> bool {
+        self.reservations.view().reservation.is_some()
+    }
+
+    /// How many are registered.
+    pub(super) fn registrations(&self) -> usize {
+        self.reservations.view().registrations.len()
     }
 
     fn settle_late(&mut self, now: Instant) {
@@ -163,6 +178,9 @@ impl Platter {
             return Err(Failure::of(operation, kind));
         }
         match operation {
+            Operation::Write { .. } if std::mem::take(&mut self.loses_write) => {
+                Err(Failure::of(operation, VolumeErrorKind::Unreachable))
+            }
             Operation::Read { extent, .. }
                 if self.bad.range(extent.start..extent.start + extent.blocks).next().is_some() =>
             {
@@ -244,7 +262,7 @@ impl Access {
 #[derive(Debug)]
 struct View {
     disk: Disk,
-    owner: u8,
+    owner: u16,
 }
 
 /// Nexuses so far: each has a name of its own, as iSCSI sessions have by chance.
@@ -262,7 +280,10 @@ impl View {
                 relative_port: 1,
             }
         } else {
-            Registrant::Host { identifier: [owner; 16], nqn: format!("nqn.2026-11.x:{owner}").into() }
+            Registrant::Host {
+                identifier: u128::from(owner).to_be_bytes(),
+                nqn: format!("nqn.2026-11.x:{owner}").into(),
+            }
         }
     }
 }
@@ -326,6 +347,9 @@ impl VolumeQueue for DiskQueue {
         self.now = now;
         let mut platter = self.disk.lock();
         platter.settle_late(now);
+        if platter.hangs {
+            return;
+        }
         self.pending.sort_by_key(|pending| pending.due);
         while self.pending.first().is_some_and(|pending| pending.due <= now) {
             let Pending { judged, request: Request { tag, operation }, .. } = self.pending.remove(0);

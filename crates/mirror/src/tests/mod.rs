@@ -5,20 +5,20 @@ mod disk;
 mod model;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use buf::{Buf, Pool};
 use protocol::{Entropy, Instant, SeededEntropy};
 use volume::{
-    Completion, CoreId, Durability, Extent, Operation, Outcome, PathState, PreparedOpen, QueueContext, Ready,
-    Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    Completion, CoreId, Durability, Extent, LeaveMode, Operation, Outcome, PathState, PreparedOpen,
+    QueueContext, Ready, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 use crate::fencer::Need;
-use crate::limits::ABANDONED;
+use crate::limits::{ABANDONED, LEAVE};
 use crate::opening::{Child, PreparedMirror};
 use crate::options::Options;
 use crate::planted::{Fault, plant};
@@ -67,6 +67,8 @@ struct Owner {
     number: u8,
     mirror: Arc<dyn Volume>,
     queues: Vec<Queue>,
+    /// The first queue attends the mirror, and gets no requests.
+    attended: bool,
 }
 
 struct World {
@@ -81,6 +83,10 @@ struct World {
     pool: Pool,
     /// Some queue wants to be polled.
     bell: Arc<Bell>,
+    /// Legs that are opened later are prepared when this says so.
+    reopens: Option<Reopens>,
+    /// A leg that fails when the next owner has its reservation, and has not read anything yet.
+    fails_once_taken: Option<usize>,
     log: Vec<String>,
 }
 
@@ -130,6 +136,8 @@ impl World {
             tag: 0,
             pool: Pool::new(64 << 20),
             bell: Arc::default(),
+            reopens: None,
+            fails_once_taken: None,
             log: Vec::new(),
         }
     }
@@ -151,11 +159,12 @@ impl World {
         // Legs know each opening by a name of its own, whatever host it is on.
         self.owners += 1;
         let number = self.owners;
+        let known_as = u16::from(number) << 8;
         let child = |(leg, disk): (usize, &Disk)| Child {
             prepared: if disk.lock().cut {
                 Err(volume::OpenError::new("it is cut off"))
             } else {
-                Ok(Box::new(Ready::new(disk.seen_by(number))) as Box<dyn PreparedOpen>)
+                Ok(Box::new(Ready::new(disk.seen_by(known_as))) as Box<dyn PreparedOpen>)
             },
             url: format!("leg{leg}"),
             local: leg % 2 == 0,
@@ -175,7 +184,11 @@ impl World {
             unfenced: false,
             overwrite: false,
         };
-        let reopen = Arc::new(Again { disks: self.disks.clone(), number });
+        let reopen = Arc::new(Again {
+            disks: self.disks.clone(),
+            known_as: AtomicU16::new(known_as),
+            waiting: self.reopens.clone(),
+        });
         let prepared = Box::new(PreparedMirror {
             children,
             options,
@@ -185,9 +198,12 @@ impl World {
         });
         let mut opening = prepared.begin(&self.context());
         for _ in 0..10_000 {
+            if let Some(leg) = self.fails_once_taken.filter(|leg| self.disks[*leg].lock().is_reserved()) {
+                self.disks[leg].lock().cut = true;
+            }
             if let Some(opened) = opening.poll(self.now) {
                 let mirror = opened.map_err(|error| error.to_string())?;
-                let mut owner = Owner { number, mirror, queues: Vec::new() };
+                let mut owner = Owner { number, mirror, queues: Vec::new(), attended: false };
                 (0..2).for_each(|_| self.add_queue(&mut owner));
                 return Ok(owner);
             }
@@ -200,6 +216,15 @@ impl World {
     fn add_queue(&mut self, owner: &mut Owner) {
         let queue = owner.mirror.open_queue(&self.context()).unwrap();
         owner.queues.push(Queue { queue, asked: BTreeMap::new() });
+    }
+
+    /// Somebody attends the mirror from now on.
+    fn attend(&self, owner: &mut Owner) -> Verdict {
+        let queue = owner.mirror.leave_control().and_then(|control| control.attend(&self.context()));
+        let queue = queue.ok_or("it needs to be attended")?.map_err(|error| error.to_string())?;
+        owner.queues.insert(0, Queue { queue, asked: BTreeMap::new() });
+        owner.attended = true;
+        Ok(())
     }
 
     /// Polls all queues at this time, and sees what they say.
@@ -317,6 +342,33 @@ impl World {
                 self.open(true)
             }
         }
+    }
+
+    /// The owner ends in good order, with nothing under way but what queues that are gone have left. False if that took longer than it may.
+    fn leave_in_order(&mut self, mut owner: Owner) -> Result<bool, String> {
+        self.note("leave");
+        if !owner.attended {
+            owner.queues.clear();
+            self.add_queue(&mut owner);
+        }
+        owner.queues.truncate(1);
+        let control = owner.mirror.leave_control().ok_or("a mirror is left in order")?;
+        control.leave(LeaveMode::Configured);
+        let begun = self.now;
+        while !control.has_left() {
+            if self.now > begun + LEAVE + Duration::from_secs(1) {
+                return Ok(false);
+            }
+            let mut nobody = Vec::new();
+            owner.queues[0].queue.poll(self.now, &mut nobody);
+            self.next_moment(&owner);
+        }
+        Ok(true)
+    }
+
+    /// What legs still have registered by anybody.
+    fn registrations(&self) -> Vec<usize> {
+        self.disks.iter().map(|disk| disk.lock().registrations()).collect()
     }
 
     fn heal(&mut self) {
@@ -540,21 +592,46 @@ impl World {
     }
 }
 
-/// Opens legs that were cut off.
+type Then = Box<dyn FnOnce(crate::shared::Prepared) + Send>;
+
+/// Legs that are being prepared, and take their time.
+#[derive(Clone, Default)]
+struct Reopens(Arc<Mutex<Vec<(crate::shared::Prepared, Then)>>>);
+
+impl std::fmt::Debug for Reopens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reopens")
+    }
+}
+
+/// Opens legs that were cut off, each time as another host.
 #[derive(Debug)]
 struct Again {
     disks: Vec<Disk>,
-    number: u8,
+    /// As what it was known to them last.
+    known_as: AtomicU16,
+    /// Those that are prepared when the world says so; without it all are at once.
+    waiting: Option<Reopens>,
+}
+
+impl Again {
+    fn prepare(&self, leg: usize) -> crate::shared::Prepared {
+        let disk = &self.disks[leg];
+        if disk.lock().cut {
+            return Err(volume::OpenError::new("it is still cut off"));
+        }
+        let known_as = self.known_as.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(Box::new(Ready::new(disk.seen_by(known_as))))
+    }
 }
 
 impl crate::shared::Reopen for Again {
-    fn begin(&self, leg: usize, then: Box<dyn FnOnce(crate::shared::Prepared) + Send>) {
-        let disk = &self.disks[leg];
-        then(if disk.lock().cut {
-            Err(volume::OpenError::new("it is still cut off"))
-        } else {
-            Ok(Box::new(Ready::new(disk.seen_by(self.number))))
-        });
+    fn begin(&self, leg: usize, then: Then) {
+        let prepared = self.prepare(leg);
+        match &self.waiting {
+            Some(Reopens(waiting)) => waiting.lock().unwrap().push((prepared, then)),
+            None => then(prepared),
+        }
     }
 }
 
@@ -705,6 +782,299 @@ fn a_leg_that_has_lost_what_it_called_durable_is_copied_whole() {
     assert!(verdicts.iter().any(Result::is_err), "a leg that lies was trusted, and nobody noticed");
 }
 
+/// An owner that has written ends in good order, and another one opens the mirror without a takeover and goes on.
+fn hand_over(setting: Setting, seed: u64) -> Verdict {
+    let mut world = World::new(setting, seed);
+    let mut owner = world.open(false)?;
+    for _ in 0..4 {
+        for _ in 0..60 {
+            owner = match world.dice(3) {
+                0 => {
+                    let nanos = world.dice(1_500_000);
+                    world.now = world.now + Duration::from_nanos(nanos);
+                    owner
+                }
+                1 if world.dice(40) == 0 => {
+                    world.harm(&mut owner)?;
+                    owner
+                }
+                _ => {
+                    world.submit(&mut owner);
+                    owner
+                }
+            };
+            world.poll(&mut owner)?;
+        }
+        world.settle(&mut owner)?;
+        if !world.leave_in_order(owner)? {
+            return Err("it is never left".to_owned());
+        }
+        if world.registrations().iter().any(|count| *count > 0) {
+            return Err(format!("reservations are left: {:?}", world.registrations()));
+        }
+        owner = world.open(false)?;
+        if owner.mirror.path() != PathState::Optimized {
+            return Err(format!("it was not left clean: {:?}", owner.mirror));
+        }
+    }
+    world.settle(&mut owner)
+}
+
+#[test]
+fn whoever_is_left_in_order_is_followed_without_a_takeover() {
+    for setting in [PAIR, THREE, SLABS, SPARE] {
+        for seed in seeds(10) {
+            hand_over(setting, seed).unwrap_or_else(|why| panic!("{setting:?}, seed {seed}: {why}"));
+        }
+    }
+}
+
+/// A world with a mirror that was well and has no owner.
+fn left_well(setting: Setting, seed: u64) -> Result<World, String> {
+    let mut world = World::new(setting, seed);
+    let mut owner = world.open(false)?;
+    world.settle(&mut owner)?;
+    if world.leave_in_order(owner)? { Ok(world) } else { Err("it is never left".to_owned()) }
+}
+
+/// A leg that was not there is being opened by one queue when another one attends the mirror.
+fn return_to_another_keeper(seed: u64) -> Verdict {
+    let mut world = left_well(THREE, seed)?;
+    let reopens = Reopens::default();
+    world.reopens = Some(reopens.clone());
+    world.disks[2].lock().cut = true;
+    let mut owner = world.open(false)?;
+    world.disks[2].lock().cut = false;
+    world.poll(&mut owner)?;
+    world.attend(&mut owner)?;
+    world.poll(&mut owner)?;
+    let waiting = std::mem::take(&mut *reopens.0.lock().unwrap());
+    if waiting.is_empty() {
+        return Err("nobody looks for the leg".to_owned());
+    }
+    for (prepared, then) in waiting {
+        then(prepared);
+    }
+    for _ in 0..40 {
+        world.submit(&mut owner);
+        world.pass(&mut owner, Duration::from_millis(5))?;
+    }
+    world.settle(&mut owner)
+}
+
+#[test]
+fn a_leg_that_returns_is_opened_by_one_queue_whoever_is_the_keeper() {
+    for seed in seeds(20) {
+        return_to_another_keeper(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+}
+
+/// A leg fails behind its reservation while the mirror is opened, and is opened anew when it is back.
+fn fail_once_taken(takeover: bool, seed: u64) -> Verdict {
+    let mut world = left_well(THREE, seed)?;
+    world.fails_once_taken = Some(2);
+    let mut owner = world.open(takeover)?;
+    world.fails_once_taken = None;
+    if owner.mirror.path() == PathState::Optimized {
+        return Err("the leg did not fail".to_owned());
+    }
+    for _ in 0..40 {
+        world.submit(&mut owner);
+        world.pass(&mut owner, Duration::from_millis(5))?;
+    }
+    world.settle(&mut owner)
+}
+
+#[test]
+fn a_leg_that_fails_behind_its_reservation_takes_part_when_it_is_back() {
+    for seed in seeds(20) {
+        for takeover in [false, true] {
+            fail_once_taken(takeover, seed)
+                .unwrap_or_else(|why| panic!("takeover {takeover}, seed {seed}: {why}"));
+        }
+    }
+}
+
+/// An owner ends in good order in the middle of a copy, again and again, until all is copied.
+fn leave_while_copying(seed: u64) -> Verdict {
+    let mut world = World::new(THREE, seed);
+    let mut owner = world.open(false)?;
+    let (mut endings, mut cut) = (0, true);
+    while endings < 12 || cut {
+        world.attend(&mut owner)?;
+        let blocks = world.dice(BLOCKS);
+        for block in 0..blocks {
+            let queue = owner.queues.remove(0);
+            world.write(&mut owner, block);
+            owner.queues.insert(0, queue);
+        }
+        while owner.queues.iter().any(|queue| !queue.asked.is_empty()) {
+            world.poll(&mut owner)?;
+            world.next_moment(&owner);
+        }
+        let until = world.now + Duration::from_micros(world.dice(100_000));
+        while world.now < until {
+            world.poll(&mut owner)?;
+            world.next_moment(&owner);
+        }
+        cut = owner.mirror.path() != PathState::Optimized;
+        if !world.leave_in_order(owner)? {
+            return Err("it is never left".to_owned());
+        }
+        if world.registrations().iter().any(|count| *count > 0) {
+            return Err(format!("ending {endings}: reservations are left: {:?}", world.registrations()));
+        }
+        owner = world.open(false)?;
+        endings += 1;
+        if endings > 2000 {
+            return Err(format!("it is never copied: {:?}", owner.mirror));
+        }
+    }
+    world.settle(&mut owner)
+}
+
+#[test]
+fn an_attended_mirror_is_left_in_the_middle_of_a_copy() {
+    for seed in seeds(3) {
+        leave_while_copying(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    }
+}
+
+/// An owner ends in good order while what a dropped queue has left behind may still take effect. Whoever may go on does, and writes the same blocks.
+fn leave_with_late_writes(seed: u64) -> Result<bool, String> {
+    let mut world = World::new(PAIR, seed);
+    let mut owner = world.open(false)?;
+    world.pass(&mut owner, Duration::from_secs(10))?;
+    // Their bits are set, so that the next ones are at the legs at once.
+    (0..BLOCKS).for_each(|block| world.write(&mut owner, block));
+    world.pass(&mut owner, Duration::from_secs(1))?;
+    (0..BLOCKS).for_each(|block| world.write(&mut owner, block));
+    world.poll(&mut owner)?;
+    let queue = owner.queues.remove(0);
+    world.leave(&queue, world.now + ABANDONED);
+    drop(queue);
+    if !world.leave_in_order(owner)? {
+        return Err("it is never left".to_owned());
+    }
+    let followed = world.open(false);
+    let free = followed.is_ok();
+    let mut owner = match followed {
+        Ok(owner) => owner,
+        Err(_) => world.open(true)?,
+    };
+    // What the old owner left has taken effect by the model once it is preempted; whoever was let in freely relies on that.
+    for block in 0..BLOCKS {
+        world.model.settled(block, world.now);
+    }
+    (0..BLOCKS).for_each(|block| world.write(&mut owner, block));
+    world.pass(&mut owner, ABANDONED)?;
+    world.settle(&mut owner)?;
+    Ok(free)
+}
+
+#[test]
+fn a_write_that_is_not_settled_keeps_the_reservation() {
+    for seed in seeds(20) {
+        assert_eq!(leave_with_late_writes(seed), Ok(false), "seed {seed}");
+    }
+    plant(Some(Fault::EarlyRelease));
+    let verdicts: Vec<_> = seeds(20).map(leave_with_late_writes).collect();
+    plant(None);
+    assert!(verdicts.iter().any(Result::is_err), "a late write passed the release, and nobody noticed");
+}
+
+#[test]
+fn a_leg_that_hangs_holds_nobody_up_and_keeps_its_reservation() {
+    let mut world = World::new(THREE, 3);
+    let mut owner = world.open(false).unwrap();
+    world.pass(&mut owner, Duration::from_secs(20)).unwrap();
+    world.disks[1].lock().hangs = true;
+    assert!(world.leave_in_order(owner).unwrap());
+    let left = world.registrations();
+    assert!(left[1] > 0 && left[0] == 0 && left[2] == 0, "{left:?}");
+    world.disks[1].lock().hangs = false;
+    assert!(world.open(false).err().unwrap().contains("takeover=1"));
+}
+
+#[test]
+fn an_opening_that_is_refused_leaves_nothing_behind() {
+    for seed in seeds(20) {
+        let mut world = World::new(THREE, seed);
+        let owner = world.open(false).unwrap();
+        let before = world.registrations();
+        // Legs answer in any order: some have taken its registration when another one refuses it.
+        world.open(false).err().unwrap();
+        assert_eq!(world.registrations(), before, "seed {seed}");
+        drop(owner);
+    }
+    // Nor does one that finds too few legs.
+    let mut world = World::new(PAIR, 1);
+    let mut owner = world.open(false).unwrap();
+    world.pass(&mut owner, Duration::from_secs(20)).unwrap();
+    assert!(world.leave_in_order(owner).unwrap());
+    world.disks[1].lock().cut = true;
+    let refused = world.open(false).err().unwrap();
+    assert!(refused.contains("leg 2 was in sync"), "{refused}");
+    assert_eq!(world.registrations(), [0, 0]);
+    world.disks[1].lock().cut = false;
+    world.open(false).unwrap();
+}
+
+#[test]
+fn an_opening_whose_record_may_still_come_keeps_that_leg() {
+    for seed in seeds(20) {
+        let mut world = left_well(PAIR, seed).unwrap();
+        world.disks[1].lock().loses_write = true;
+        let refused = world.open(false).err().unwrap();
+        assert!(refused.contains("leg 2 failed while the opening was recorded"), "{refused}");
+        assert_eq!(world.registrations(), [0, 1], "seed {seed}");
+        world.open(true).unwrap();
+    }
+}
+
+#[test]
+fn a_takeover_that_is_refused_keeps_what_it_took() {
+    for seed in seeds(20) {
+        let mut world = World::new(PAIR, seed);
+        let mut old = world.open(false).unwrap();
+        world.pass(&mut old, Duration::from_secs(20)).unwrap();
+        world.disks[1].lock().cut = true;
+        let refused = world.open(true).err().unwrap();
+        assert!(refused.contains("leg 2 was in sync"), "{refused}");
+        world.disks[1].lock().cut = false;
+        for _ in 0..20 {
+            world.submit_as(&mut old, false);
+            world.pass(&mut old, Duration::from_millis(5)).unwrap();
+        }
+        assert!(world.open(false).err().unwrap().contains("takeover=1"), "seed {seed}");
+        world.open(true).unwrap();
+    }
+}
+
+#[test]
+fn a_crash_leaves_the_reservation() {
+    let mut world = World::new(PAIR, 5);
+    let mut owner = world.open(false).unwrap();
+    world.pass(&mut owner, Duration::from_secs(20)).unwrap();
+    drop(owner);
+    assert!(world.registrations().iter().all(|count| *count > 0));
+    assert!(world.open(false).err().unwrap().contains("takeover=1"));
+    world.open(true).unwrap();
+}
+
+#[test]
+fn whoever_was_taken_over_gives_nothing_back_and_is_left_at_once() {
+    let mut world = World::new(PAIR, 6);
+    let mut old = world.open(false).unwrap();
+    world.pass(&mut old, Duration::from_secs(20)).unwrap();
+    let mut new = world.open(true).unwrap();
+    let before = world.registrations();
+    assert!(world.leave_in_order(old).unwrap());
+    assert_eq!(world.registrations(), before);
+    world.write(&mut new, 1);
+    world.settle(&mut new).unwrap();
+}
+
 #[test]
 fn planted_mistakes_are_found() {
     for fault in [
@@ -724,7 +1094,7 @@ fn a_conflict_is_an_error_of_its_own() {
     let mut old = world.open(false).unwrap();
     // Whichever leg answers first names the owner as it knows it, by its host or by its initiator port.
     let refused = world.open(false).err().unwrap();
-    assert!(refused.contains("takeover=1") && refused.contains("qn.2026-11.x:1"), "{refused}");
+    assert!(refused.contains("takeover=1") && refused.contains("qn.2026-11.x:256"), "{refused}");
     let _new = world.open(true).unwrap();
     let queue = &mut old.queues[0].queue;
     let extent = Extent::new(0, 1);

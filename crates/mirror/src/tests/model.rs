@@ -51,6 +51,13 @@ impl Model {
         }
     }
 
+    /// Whatever was under way takes no effect after `now`.
+    pub(super) fn settled(&mut self, block: u64, now: Instant) {
+        for write in self.block(block) {
+            write.end = write.end.map(|end| end.min(now));
+        }
+    }
+
     /// What a read that begins now may find; later writes too.
     pub(super) fn possible(&mut self, block: u64) -> Vec<u64> {
         self.block(block).iter().map(|write| write.stamp).collect()

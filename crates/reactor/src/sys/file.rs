@@ -14,7 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::completion_list::CompletionList;
 use crate::convert::{self, call_length, index};
 use crate::limits::{FILE_SLICES, MOST_VECTORS};
-use crate::locked_file::LockedFile;
+use crate::locked_file::{LockedFile, OpFile};
 
 /// What a file operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +41,10 @@ pub struct FileOp {
     data: BufList,
     vectors: Vec<libc::iovec>,
     run: Option<(u64, bool)>,
+    /// A read may end at the end of the file.
+    may_end: bool,
     result: Result<(), IoError>,
-    file: Arc<LockedFile>,
+    file: OpFile,
     /// The description that flushes go to.
     flushes: Arc<OwnedFd>,
     completed: Arc<CompletionList<FileOp>>,
@@ -68,6 +70,28 @@ impl FileOp {
             data: BufList::new(),
             vectors: Vec::new(),
             run: None,
+            may_end: false,
+            result: Ok(()),
+            file: OpFile::Locked(file),
+            flushes,
+            completed,
+        }
+    }
+
+    /// An operation to be filled by [`FileOp::load_for`]; until then it is of this file.
+    pub(crate) fn of_any(file: &Arc<OwnedFd>, completed: Arc<CompletionList<FileOp>>) -> Self {
+        let (verb, file, flushes) = (Verb::Flush, OpFile::Plain(Arc::clone(file)), Arc::clone(file));
+        Self {
+            verb,
+            tag: 0,
+            offset: 0,
+            len: 0,
+            done: 0,
+            into: None,
+            data: BufList::new(),
+            vectors: Vec::new(),
+            run: None,
+            may_end: true,
             result: Ok(()),
             file,
             flushes,
@@ -97,6 +121,22 @@ impl FileOp {
             }
             BlockOperation::Seek { offset } => (self.verb, self.offset) = (Verb::Seek, offset),
         }
+    }
+
+    /// As [`FileOp::load`], of another file; a read may end at the end of the file.
+    pub(crate) fn load_for(&mut self, file: &Arc<OwnedFd>, request: BlockRequest) {
+        self.hold(file);
+        self.load(request);
+    }
+
+    /// Lets go of its file, and holds another.
+    pub(crate) fn hold(&mut self, file: &Arc<OwnedFd>) {
+        (self.file, self.flushes) = (OpFile::Plain(Arc::clone(file)), Arc::clone(file));
+    }
+
+    /// Bytes that were moved.
+    pub(crate) fn moved(&self) -> usize {
+        index(self.done)
     }
 
     /// What it does.
@@ -136,6 +176,7 @@ impl FileOp {
             (_, Verb::Flush) => self.end_flush(result),
             (Err(_), _) if -result == libc::EINTR || -result == libc::EAGAIN => return false,
             (Err(_), _) => self.result = Err(IoError(-result)),
+            (Ok(0), Verb::Read) if self.may_end => {}
             // The end of the file, within what was asked for: it was truncated meanwhile.
             (Ok(0), Verb::Read | Verb::Write { .. }) if self.len > self.done => {
                 self.result = Err(IoError(libc::EIO));

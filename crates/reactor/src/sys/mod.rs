@@ -8,6 +8,7 @@
 
 mod datagram;
 mod file;
+pub(crate) mod handle;
 pub(crate) mod lock;
 mod receive;
 pub(crate) mod ring;

@@ -3,6 +3,7 @@
 //! Each passes on what it does not change, never takes more requests than the volume's depth, and keeps every promise
 //! of the contract: that is how they can be stacked in any order.
 
+mod apart;
 mod delay;
 mod fail;
 mod from_url;
@@ -11,6 +12,7 @@ mod limit;
 mod read_only;
 mod stats;
 
+pub use apart::Apart;
 pub use delay::Delay;
 pub use fail::Fail;
 pub use from_url::apply_filters;
@@ -82,6 +84,10 @@ macro_rules! same_control {
 
         fn cache(&self) -> Option<&dyn crate::CacheControl> {
             self.inner.cache()
+        }
+
+        fn leave_control(&self) -> Option<&dyn crate::LeaveControl> {
+            self.inner.leave_control()
         }
     };
 }

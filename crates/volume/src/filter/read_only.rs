@@ -8,8 +8,8 @@ use protocol::Instant;
 use super::front::Front;
 use crate::statistics::StatsSnapshot;
 use crate::{
-    CacheControl, Changes, Completion, Features, Geometry, Identity, Limits, LossRecord, OpenError,
-    PathState, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
+    CacheControl, Changes, Completion, Features, Geometry, Identity, LeaveControl, Limits, LossRecord,
+    OpenError, PathState, QueueContext, QueueFull, Request, Tag, Volume, VolumeErrorKind, VolumeQueue,
 };
 
 /// Refuses everything that writes.
@@ -81,6 +81,10 @@ impl Volume for ReadOnly {
 
     fn cache(&self) -> Option<&dyn CacheControl> {
         self.inner.cache()
+    }
+
+    fn leave_control(&self) -> Option<&dyn LeaveControl> {
+        self.inner.leave_control()
     }
 
     fn open_queue(&self, context: &QueueContext) -> Result<Box<dyn VolumeQueue>, OpenError> {

@@ -46,10 +46,12 @@ const HERE: &str = "xtask/src/tidy/rules/layers.rs";
 /// The edges inside a layer. `protocol` owns the clock's type, which the other contracts use.
 const SAME_LAYER: &[(&str, &str)] = &[
     ("volume", "protocol"),
+    ("filesystem", "protocol"),
     ("host", "protocol"),
     ("host", "verbs"),
     ("verbs", "protocol"),
     ("iscsi", "scsi"),
+    ("nfs", "rpc"),
     ("lab-runner", "lab-model"),
     ("lab-report", "lab-model"),
     ("attach", "linerate"),

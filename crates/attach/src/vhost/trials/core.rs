@@ -14,7 +14,7 @@ use host::{
     Storage, WatchEndpoint, World,
 };
 use protocol::Instant;
-use volume::Volume;
+use volume::UsedVolumes;
 
 use super::slow::Slow;
 use crate::vhost::ring::RingPlan;
@@ -112,7 +112,7 @@ impl Core {
         let plan = Plan { urls: Vec::new(), read_only: false, memory };
         let mut core =
             Self { service: CoreService::new(plan, world, tell), now: Instant::ZERO, flag, news, rings: 0 };
-        core.tell(Message::Volumes(vec![Arc::new(volume.clone()) as Arc<dyn Volume>]));
+        core.tell(Message::Volumes(UsedVolumes::new(vec![Arc::new(volume.clone())])));
         assert!(matches!(core.news.try_recv(), Ok(News::Serving(Ok(_)))));
         core
     }

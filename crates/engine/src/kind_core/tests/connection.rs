@@ -11,8 +11,8 @@ use volume::{Epoch, Submission, Tag};
 
 use super::files::{Call, FileCompletion, FileKind, FileRequest, Handle, Reply, ServedFiles};
 use crate::driver::{DriverContext, Role};
-use crate::kind::ServedId;
 use crate::message::{Cause, Inbound, Message, ResetCall};
+use crate::served_id::ServedId;
 use crate::serving_connection::ServingConnection;
 
 pub(super) enum Input {

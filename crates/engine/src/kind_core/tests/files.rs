@@ -10,7 +10,8 @@ use protocol::Instant;
 use volume::{CoreId, OpenError, QueueContext, Tag};
 
 use crate::catalogue::ProposalError;
-use crate::kind::{ServedId, ServedKind, Tagged, Telling};
+use crate::kind::{ServedKind, Tagged, Telling};
+use crate::served_id::ServedId;
 
 /// An open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

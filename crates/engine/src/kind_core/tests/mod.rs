@@ -16,8 +16,8 @@ use volume::{CoreId, OpenError, Operation, Ram, Request, Tag, Volume};
 use self::files::{Call, FileSystem, ServedFiles};
 use self::server::{Listing, Server};
 use crate::catalogue::{ControlEvent, Generation, ProposalError, ServedVolume};
-use crate::kind::ServedId;
 use crate::message::{Cause, Inbound, Member, Message, ResetCall};
+use crate::served_id::ServedId;
 
 const SECOND: Duration = Duration::from_secs(1);
 const DOCS: ServedId = ServedId::new(0, 0);

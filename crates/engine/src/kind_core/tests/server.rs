@@ -22,8 +22,8 @@ use crate::catalogue::{Catalogue, ControlEvent, Generation, ProposalError, Serve
 use crate::config::EngineConfig;
 use crate::driver::Driver;
 use crate::fence::{self, Owner};
-use crate::kind::ServedId;
 use crate::message::{Inbound, Message};
+use crate::served_id::ServedId;
 use crate::volume_kind::VolumeKind;
 
 /// The mailboxes of both cores.

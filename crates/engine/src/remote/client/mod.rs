@@ -16,7 +16,7 @@ use std::time::Duration;
 use ::volume::Completion;
 use host::Dialer;
 use names::Span;
-use protocol::{Ended, Instant};
+use protocol::{CloseReason, Ended, Instant};
 
 use super::link::{Link, LinkInput};
 use crate::carried::Carried;
@@ -233,6 +233,12 @@ impl<R: ClientRole> Client<R> {
             (Ended::Failed(code), None) => {
                 format!("cannot connect to {address}: {}; {}", host::IoError(code), remedy(code))
             }
+            (Ended::ByUs, Some(connection)) => match connection.close_reason() {
+                Some(CloseReason::Violation(what) | CloseReason::TimedOut(what)) => {
+                    format!("the connection to {address} was closed: {what}")
+                }
+                _ => format!("the connection to {address} was closed"),
+            },
             (Ended::ByPeer | Ended::ByUs, _) => format!("the connection to {address} was closed"),
         }
     }

@@ -5,7 +5,7 @@ use names::VolumeUrl;
 use super::finding::{Finding, doubles};
 use crate::evidence::Evidence;
 use crate::scenario::{
-    Arm, Initiator, LinkKind, Scenario, Target, ToolKind, needs, options, sweep, topology,
+    Arm, Gateway, Initiator, LinkKind, Scenario, Target, ToolKind, Topology, needs, options, sweep, topology,
 };
 
 /// What is wrong with the arms.
@@ -56,13 +56,13 @@ fn name(arm: &Arm) -> Vec<String> {
 
 /// Which initiators can speak to which targets, and under which tools.
 fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
-    use Target::{Ganesha, LinerateIscsi, LinerateNvme, Nbdkit, Tgt};
+    use Target::{Ganesha, LinerateIscsi, Nbdkit, Tgt};
     let speaks = match arm.initiator {
         Initiator::Linerate | Initiator::LinerateFio => {
             is_ours(arm.target) || matches!(arm.target, Tgt | Target::Site)
         }
         Initiator::LinerateNbd | Initiator::LinerateFuse | Initiator::LinerateVhostUser => {
-            matches!(arm.target, LinerateIscsi | LinerateNvme | Tgt | Target::Site | Target::None)
+            is_ours(arm.target) || matches!(arm.target, Tgt | Target::Site | Target::None)
         }
         Initiator::QemuNbd | Initiator::NbdkitNbd => arm.target == Target::None,
         Initiator::LibiscsiPerf
@@ -171,6 +171,7 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
                         .push("a null volume keeps nothing, so that no first I/O can be verified".to_owned());
                 }
                 let ours = is_ours(arm.target);
+                messages.extend(cluster(arm, &topology));
                 let has_digests = matches!(
                     arm.target,
                     Target::LinerateIscsi
@@ -199,6 +200,32 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
     messages.sort();
     messages.dedup();
     messages
+}
+
+/// What the nodes of a cluster must be: a mirror has one owner, so that one adapter has it for all jobs of a load.
+fn cluster(arm: &Arm, topology: &Topology) -> Vec<String> {
+    if topology.copies == 0 {
+        return Vec::new();
+    }
+    let adapts = matches!(
+        arm.initiator,
+        Initiator::LinerateNbd | Initiator::LinerateFuse | Initiator::LinerateVhostUser
+    );
+    let apart = topology.link.kind == LinkKind::Veth
+        && topology.link.gateway == Gateway::None
+        && topology.neighbour.is_none();
+    let wrong = [
+        (
+            topology.copies > topology.initiators || topology.initiators < 2,
+            "`copies` is of the initiating hosts, of which there must be as many, and two at least",
+        ),
+        (!apart, "`copies` takes a veth between the nodes, without a gateway or neighbours"),
+        (
+            !is_ours(arm.target) || !adapts,
+            "`copies` takes Linerate's target on each node and Linerate's adapter for its load",
+        ),
+    ];
+    wrong.into_iter().filter(|(is, _)| *is).map(|(_, message)| message.to_owned()).collect()
 }
 
 /// Linerate serves.
@@ -292,6 +319,22 @@ mod tests {
         let scaled = B.replace("{kind='real'}", "{kind='scaled',factor='0.1 of 25GbE'}");
         refused(&format!("{FIO}\n{claim}"), &scaled, "software stands in for it");
         refused(&format!("{FIO}\n{claim}"), B, "emulated, not real");
+    }
+
+    #[test]
+    fn nodes() {
+        let cluster = format!("{FIO}\n[topology]\ninitiators=4\ncopies=3\nlink={{kind='veth'}}");
+        let nodes = |key: &str| {
+            format!(
+                "key='{key}'\nname='{key}'\ninitiator='linerate-nbd'\ntarget='linerate-nvme-roce'\nevidence={{kind='real'}}"
+            )
+        };
+        assert_eq!(found(&cluster, &[&nodes("A"), &nodes("B")]), Vec::<String>::new());
+        refused(&cluster, B, "Linerate's target on each node");
+        refused(&cluster, &nodes("B").replace("linerate-nbd", "linerate-fio"), "Linerate's adapter");
+        refused(&cluster, &format!("{}\nwith={{copies='5'}}", nodes("B")), "as many");
+        refused(&cluster, &format!("{}\nwith={{neighbour='nvme'}}", nodes("B")), "neighbours");
+        refused(&cluster.replace("veth", "loopback"), &nodes("B"), "takes a veth");
     }
 
     #[test]

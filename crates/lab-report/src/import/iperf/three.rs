@@ -104,6 +104,7 @@ fn load(test: &Value, end: &Value, result: &mut PointResult) {
             .filter_map(|path| number(end, path))
             .map(whole)
             .fold(0, u64::saturating_add),
+        ..Network::default()
     });
     for (name, path) in [("jitter_ms", "/sum/jitter_ms"), ("lost_percent", "/sum/lost_percent")] {
         if let Some(value) = number(end, path) {

@@ -169,7 +169,8 @@
   };
   const across = (chart) => chart.series.flatMap((series) => series.points.map((point) => point[0]));
   const vertical = (chart, colours) => chart.y.map((axis, place) => ({
-    type: "value", scale: false, min: axis.zero ? 0 : null, position: place === 0 ? "left" : "right", alignTicks: place > 0,
+    type: "value", scale: false, min: axis.zero ? 0 : null, max: axis.marks?.end, interval: axis.marks?.step,
+    position: place === 0 ? "left" : "right", alignTicks: place > 0 && !axis.marks,
     axisLabel: { color: colours.ink, formatter: tick }, axisLine: { show: false }, axisTick: { show: false },
     splitLine: { show: place === 0, lineStyle: { color: colours.faint } },
   }));
@@ -235,8 +236,8 @@
   dark.addEventListener("change", redraw);
 
   // Tables are open for readers without scripts; here the charts come first.
-  for (const details of document.querySelectorAll("details.data:not(.alone), details.environment, details.comparison")) details.open = false;
-  addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details")) details.open = true; });
+  for (const details of document.querySelectorAll("details.data:not(.alone), details.environment, details.comparison, details.whole")) details.open = false;
+  addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details:not(.whole)")) details.open = true; });
   let width = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redraw(); } });
 

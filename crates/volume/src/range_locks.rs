@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::limits::{LOCK_ATTEMPTS, LOCK_SLOTS};
+use crate::Operation;
+use crate::limits::{LOCK_ATTEMPTS, LOCK_SLOTS, LOCK_UNIT};
 
 /// A slot that is locked exclusively; other values count shared locks.
 const EXCLUSIVE: u32 = u32::MAX;
 
 /// How a request locks its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LockMode {
+pub enum LockMode {
     /// Not at all.
     None,
     /// With others that read.
@@ -28,16 +29,37 @@ pub(super) enum LockMode {
     Exclusive,
 }
 
+impl LockMode {
+    /// How a request locks its extent: reads may overlap reads, and nothing may overlap a change.
+    pub fn of(operation: &Operation) -> Self {
+        match operation {
+            Operation::Read { .. } | Operation::Compare { .. } => Self::Shared,
+            operation if operation.writes() => Self::Exclusive,
+            _ => Self::None,
+        }
+    }
+}
+
 /// A run of the blocks of 4 KiB that locks cover.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct BlockRange {
-    pub(super) first: u64,
-    pub(super) count: u64,
+pub struct BlockRange {
+    /// Its first block.
+    pub first: u64,
+    /// How many blocks it has.
+    pub count: u64,
+}
+
+impl BlockRange {
+    /// The blocks that `length` bytes from `offset` on lie in.
+    pub fn of_bytes(offset: u64, length: u64) -> Self {
+        let first = offset / LOCK_UNIT;
+        Self { first, count: offset.saturating_add(length).div_ceil(LOCK_UNIT).saturating_sub(first) }
+    }
 }
 
 /// The locks of one volume.
 #[derive(Debug)]
-pub(super) struct RangeLocks {
+pub struct RangeLocks {
     slots: Box<[AtomicU32]>,
     /// Queues whose first request waits for its lock.
     waiting: AtomicU32,
@@ -60,7 +82,7 @@ struct Queues {
 
 /// One queue's handle to the locks. What it still has locked when it is dropped stays locked: end the queue's requests first.
 #[derive(Debug)]
-pub(super) struct RangeLock {
+pub struct RangeLock {
     locks: Arc<RangeLocks>,
     number: u64,
     waiting: bool,
@@ -68,7 +90,8 @@ pub(super) struct RangeLock {
 }
 
 impl RangeLocks {
-    pub(super) fn new() -> Arc<Self> {
+    /// Nothing is locked.
+    pub fn new() -> Arc<Self> {
         let slots = (0..LOCK_SLOTS).map(|_| AtomicU32::new(0)).collect();
         let (waiting, reserved_for, queues) = (AtomicU32::new(0), AtomicU64::new(0), Mutex::default());
         Arc::new(Self { slots, waiting, reserved_for, queues })
@@ -140,7 +163,7 @@ fn lock_slot(slot: &AtomicU32, mode: LockMode) -> bool {
 
 impl RangeLock {
     /// A queue's handle; `waker` is woken when trying again may succeed.
-    pub(super) fn new(locks: &Arc<RangeLocks>, waker: Waker) -> Self {
+    pub fn new(locks: &Arc<RangeLocks>, waker: Waker) -> Self {
         let mut queues = locks.queues();
         queues.last += 1;
         let number = queues.last;
@@ -150,7 +173,7 @@ impl RangeLock {
     }
 
     /// Locks the range if that is possible now. After a failure the queue counts as waiting until it succeeds or stops waiting.
-    pub(super) fn try_lock(&mut self, range: BlockRange, mode: LockMode) -> bool {
+    pub fn try_lock(&mut self, range: BlockRange, mode: LockMode) -> bool {
         if mode == LockMode::None || self.attempt(range, mode) {
             self.stop_waiting();
             return true;
@@ -179,7 +202,7 @@ impl RangeLock {
     }
 
     /// Stops waiting.
-    pub(super) fn stop_waiting(&mut self) {
+    pub fn stop_waiting(&mut self) {
         self.failures = 0;
         if std::mem::take(&mut self.waiting) {
             self.locks.waiting.fetch_sub(1, Ordering::SeqCst);
@@ -191,7 +214,7 @@ impl RangeLock {
     }
 
     /// Unlocks the range, and lets others try.
-    pub(super) fn unlock(&self, range: BlockRange, mode: LockMode) {
+    pub fn unlock(&self, range: BlockRange, mode: LockMode) {
         if mode != LockMode::None {
             self.locks.unlock_slots(range, mode);
             self.locks.wake_others(self.number);

@@ -1,0 +1,194 @@
+//! Files at an NFS server as volumes, as their users meet them: data goes both ways, a server that is killed comes back, and errors say what to do. The server is
+//! our own; nfs-ganesha is in `conformance/nfs_client`.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Server, begin, program, run, run_in_vain, stamped, succeeded, until};
+use tempfile::{TempDir, tempdir};
+
+const HOWTO: &str = include_str!("../../../docs/howto/nfs.md");
+const SECTORS: u64 = 6000;
+const BYTES: u64 = SECTORS * 512;
+
+/// A server of a folder with a file in it.
+struct Share {
+    folder: TempDir,
+    server: Server,
+    portal: SocketAddr,
+}
+
+impl Share {
+    fn start() -> Self {
+        let folder = tempdir().unwrap();
+        let files = folder.path().join("files");
+        std::fs::create_dir(&files).unwrap();
+        // Root of a client is nobody.
+        open_to_all(&files, 0o777);
+        open_to_all(folder.path(), 0o777);
+        let server = serve(folder.path(), "127.0.0.1:0");
+        let portal = server.portal("nfs").unwrap();
+        let share = Self { folder, server, portal };
+        share.file("disk.img", BYTES);
+        share
+    }
+
+    /// A file of zeros that everybody may write to.
+    fn file(&self, name: &str, bytes: u64) -> PathBuf {
+        let path = self.folder.path().join("files").join(name);
+        File::create(&path).unwrap().set_len(bytes).unwrap();
+        open_to_all(&path, 0o666);
+        path
+    }
+
+    fn url(&self, file: &str) -> String {
+        format!("nfs://{}/files/{file}", self.portal)
+    }
+}
+
+fn serve(folder: &Path, portal: &str) -> Server {
+    Server::start(folder, &["files=dir:files", "--nfs", portal])
+}
+
+fn open_to_all(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn data_goes_in_and_comes_out_by_both_versions() {
+    let share = Share::start();
+    let (source, served) = (share.folder.path().join("source"), share.folder.path().join("files/disk.img"));
+    for (seed, options) in [(1, ""), (2, "?version=4.1"), (3, "?block=4096"), (4, "?exclusive=1")] {
+        let url = share.url(&format!("disk.img{options}"));
+        let from = stamped(&source, SECTORS, seed);
+        let connections = if options.contains("exclusive") { "1" } else { "4" };
+        run(&["copy", &from, &url, "--overwrite", "--verify", "--connections", connections]);
+        assert!(std::fs::read(&source).unwrap() == std::fs::read(&served).unwrap(), "{options}");
+        assert!(run(&["compare", &from, &url]).starts_with("equal: 3072000 bytes"), "{options}");
+        assert!(run(&["check", &url, "--overwrite", "--bytes", "1M"]).starts_with("1048576 bytes kept"));
+        run(&["zero", &url, "--overwrite"]);
+        assert!(std::fs::read(&served).unwrap().iter().all(|byte| *byte == 0), "{options}");
+    }
+    share.server.stop();
+}
+
+#[test]
+fn a_file_at_a_server_is_served_once_more() {
+    let share = Share::start();
+    let front = tempdir().unwrap();
+    let gateway = Server::start(front.path(), &[&format!("gw={}", share.url("disk.img")), "--cores", "2"]);
+    let from = stamped(&share.folder.path().join("source"), SECTORS, 5);
+    run(&["copy", &from, &gateway.nvme_url("gw"), "--overwrite", "--verify", "--connections", "4"]);
+    for url in [share.url("disk.img"), gateway.iscsi_url("gw")] {
+        assert!(run(&["compare", &from, &url]).starts_with("equal: 3072000 bytes"), "{url}");
+    }
+    gateway.stop();
+    share.server.stop();
+}
+
+/// A server that is killed under a load that verifies, and comes back with what it kept in its state folder: the load goes on.
+#[test]
+fn a_server_that_is_killed_and_comes_back_is_waited_for() {
+    let Share { folder, server, portal } = Share::start();
+    // Its port is known now; a port that was chosen by the system is not kept for anybody.
+    server.stop();
+    let portal = portal.to_string();
+    let server = serve(folder.path(), &portal);
+    let url = format!("nfs://{portal}/files/disk.img?reconnect=120s&timeout=60s");
+    let load =
+        begin(&["bench", &url, "--rw", "randrw", "--verify", "--overwrite", "--runtime", "6", "--json"]);
+    let file = folder.path().join("files/disk.img");
+    until(|| std::fs::read(&file).unwrap().iter().any(|byte| *byte != 0).then_some(()));
+    server.kill();
+    let server = serve(folder.path(), &portal);
+    succeeded(load.wait_with_output().unwrap());
+    server.stop();
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_helps() {
+    let share = Share::start();
+    share.file("empty.img", 0);
+    share.file("odd.img", 1000);
+    std::fs::create_dir(share.folder.path().join("files/folder")).unwrap();
+    std::os::unix::fs::symlink("disk.img", share.folder.path().join("files/link.img")).unwrap();
+    let closed = share.file("closed.img", 512);
+    open_to_all(&closed, 0o000);
+    let mut wanted = vec![
+        (share.url("none.img"), "check the path"),
+        (format!("nfs://{}/nowhere/disk.img", share.portal), "/nowhere is not found"),
+        (share.url("folder"), "is a directory"),
+        (share.url("link.img"), "symbolic link"),
+        (share.url("empty.img"), "size="),
+        (share.url("odd.img"), "1000"),
+        (share.url("disk.img/deeper"), "no directory"),
+    ];
+    if rustix::process::geteuid().is_root() {
+        // Nobody may be root here; a server of somebody else does everything as that user.
+        wanted.push((share.url("closed.img"), "uid="));
+    }
+    for (url, word) in wanted {
+        let said = run_in_vain(&["inspect", &url]);
+        assert!(said.contains(word), "{url}: {said}");
+    }
+    let grown = run(&["inspect", "--json", &share.url("empty.img?size=1M")]);
+    assert!(grown.contains("1048576"), "{grown}");
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let said = run_in_vain(&["inspect", &format!("nfs://{gone}/files/disk.img")]);
+    assert!(said.contains("cannot connect"), "{said}");
+    share.server.stop();
+}
+
+/// The commands of the section about volumes, in their order: servers are started, the others run in a shell as they stand there.
+#[test]
+fn the_commands_of_the_howto_work() {
+    let (_, section) = HOWTO.split_once("\n## A server's file as a volume\n").unwrap();
+    let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
+    let blocks = section.split("\n```sh\n").skip(1).map(|block| block.split_once("```").unwrap().0);
+    let lines: Vec<&str> = blocks.flat_map(str::lines).collect();
+    let share = Share::start();
+    std::fs::remove_file(share.folder.path().join("files/disk.img")).unwrap();
+    stamped(&share.folder.path().join("image.raw"), SECTORS, 6);
+    let files = share.folder.path().join("files").display().to_string();
+    let address = share.portal.to_string();
+    let path = format!("{}:{}", Path::new(program()).parent().unwrap().display(), env!("PATH"));
+    let mut gateways = 0;
+    for line in &lines {
+        let command = line
+            .replace("/srv/files", &files)
+            .replace("nfs://127.0.0.1/", &format!("nfs://{address}/"))
+            .replace("size=10G", "size=10M")
+            .replace("--runtime 5", "--runtime 1");
+        if let Some(words) = line.strip_prefix("linerate serve files=") {
+            assert_eq!(words, "dir:/srv/files --nfs 127.0.0.1:2049 &");
+            continue;
+        }
+        if let Some(words) = command.strip_prefix("linerate serve ") {
+            let (volume, portal) = words.split_once(' ').unwrap();
+            assert_eq!(portal, "--iscsi 127.0.0.1:3260");
+            let front = tempdir().unwrap();
+            let server = Server::start(front.path(), &[volume]);
+            let said = run(&["compare", &stamped_url(&share), &server.iscsi_url("disk"), "--json"]);
+            assert!(said.contains("3072000"), "{said}");
+            server.stop();
+            gateways += 1;
+            continue;
+        }
+        let mut shell = Command::new("sh");
+        shell.args(["-e", "-c", &format!("umask 000\n{command}")]).env("PATH", &path);
+        let output = shell.current_dir(share.folder.path()).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!((lines.len(), gateways), (5, 1), "{lines:?}");
+    share.server.stop();
+}
+
+fn stamped_url(share: &Share) -> String {
+    format!("file:{}", share.folder.path().join("image.raw").display())
+}

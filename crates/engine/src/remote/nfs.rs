@@ -1,0 +1,291 @@
+//! Files at NFS servers as remote volumes: one client, with a session and an open of its own, per queue.
+//!
+//! The connections of one queue, one after the other, belong to one client. A new one goes on with the session of before, and before it is ready it has found out
+//! what became of everything that was under way (RFC 8881 §2.10.6.1): so writes may be sent again at once. The server's write verifier
+//! is the far end's incarnation: another one says that what was not committed may be lost.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ::nfs::client::{self, Action, Config, Input, Keep, RemoteFile, TcpClient, Versions};
+use ::nfs::v4::Verifier;
+use ::rpc::message::AuthSysToSend;
+use ::volume::filter::Apart;
+use ::volume::{CoreId, Geometry, OpenError, Volume};
+use names::{BlockSize, NfsUrl, NfsVersion};
+
+use super::access::NfsUser;
+use super::claim::{Claim, claim};
+use super::client::{Client, ClientRole, Dial, Hooks, Owner, Report, Tell};
+use super::client_context::ClientContext;
+use super::entries::Nexus;
+use super::far_end::{Facts, Shape, Shared, Timing};
+use super::link::{Link, LinkInput, Stage};
+use super::route::{Attempt, Connected, NotConnected, Route};
+use super::volume::RemoteVolume;
+use super::waiting::{Place, Waiting};
+use crate::limits::{COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
+
+/// The machine's name in AUTH_SYS, which nobody proves and servers only log (RFC 5531 appendix A).
+const MACHINE: &str = "linerate";
+/// Blocks have so many bytes unless the URL says otherwise.
+const BLOCK: u32 = 512;
+
+/// What a connection tells.
+enum Info {
+    File(Box<RemoteFile>),
+    Size(Geometry),
+}
+
+/// A client's side of an NFS connection.
+struct NfsRole;
+
+impl ClientRole for NfsRole {
+    type Connection = TcpClient;
+    type Info = Info;
+
+    #[inline]
+    fn input(input: LinkInput) -> Input {
+        match input {
+            LinkInput::Submit(request) => Input::Submit(request),
+            LinkInput::Cancel(tag) => Input::Cancel(tag),
+            LinkInput::Disconnect => Input::Disconnect,
+            LinkInput::Abandon => Input::Abandon,
+        }
+    }
+
+    #[inline]
+    fn report(action: Action) -> Report<Info> {
+        match action {
+            Action::Ready(file) => Report::Ready(Info::File(file)),
+            Action::Resized(geometry) => Report::Changed(Info::Size(geometry)),
+            Action::Complete(completion) => Report::Complete(completion),
+            Action::Failed { reason } => Report::Failed(reason),
+        }
+    }
+}
+
+/// How all connections to one file are made.
+struct Plan {
+    address: SocketAddr,
+    url: NfsUrl,
+    access: client::Access,
+    user: Arc<AuthSysToSend>,
+    timing: Timing,
+    context: ClientContext,
+}
+
+impl Plan {
+    fn new(address: SocketAddr, url: NfsUrl, user: &NfsUser, context: &ClientContext) -> Self {
+        let options = &url.options;
+        let (uid, gid) = (options.uid.unwrap_or(user.uid), options.gid.unwrap_or(user.gid));
+        // Groups are those of the process: another user has others, which nobody knows here.
+        let groups = if options.uid.is_none() { user.groups.as_slice() } else { &[] };
+        let access = match (user.reads_only, options.exclusive) {
+            (true, _) => client::Access::ReadOnly,
+            (false, true) => client::Access::Exclusive,
+            (false, false) => client::Access::ReadWrite,
+        };
+        Self {
+            address,
+            access,
+            user: Arc::new(AuthSysToSend::new(MACHINE, uid, gid, groups)),
+            timing: Timing {
+                command: options.timeout.map_or(COMMAND_TIME, |span| span.0),
+                reconnect: options.reconnect.map_or(RECONNECT_TIME, |span| span.0),
+            },
+            url,
+            context: context.clone(),
+        }
+    }
+
+    /// A client that nobody has seen before.
+    fn identity(&self) -> ClientIdentity {
+        let mut random = [0; 24];
+        (self.context.entropy)().fill(&mut random);
+        let (mut name, mut verifier) = ([0; 16], [0; 8]);
+        name.copy_from_slice(&random[..16]);
+        verifier.copy_from_slice(&random[16..]);
+        let owner = format!("{MACHINE} {:032x}", u128::from_be_bytes(name)).into_bytes();
+        ClientIdentity { owner, verifier: Verifier(verifier), keep: Keep::default() }
+    }
+
+    fn config(&self, identity: &ClientIdentity, access: client::Access) -> Config {
+        let options = &self.url.options;
+        Config {
+            path: self.url.path.iter().map(|name| name.clone().into_bytes()).collect(),
+            versions: match options.version {
+                None => Versions::Newest,
+                Some(NfsVersion::V4_1) => Versions::One,
+                Some(NfsVersion::V4_2) => Versions::Two,
+            },
+            access,
+            block_size: options.block.map_or(BLOCK, BlockSize::bytes),
+            size: options.size.map(|size| size.0),
+            user: Arc::clone(&self.user),
+            owner: identity.owner.clone(),
+            verifier: identity.verifier,
+            command_time: self.timing.command,
+            keep: identity.keep.clone(),
+        }
+    }
+
+    /// Dials; `tell` is given what becomes known.
+    fn connect(
+        &self,
+        identity: &ClientIdentity,
+        access: client::Access,
+        owner: Owner,
+        tell: Tell<Info>,
+    ) -> Rc<Link> {
+        let config = self.config(identity, access);
+        let xid = wire::saturate::<u32>((self.context.entropy)().number() >> 32);
+        let hooks = Hooks { tell, turn: None };
+        let dial = Dial { address: self.address, command_time: self.timing.command, owner, hooks };
+        let make = move |now| client::connect(now, config, xid);
+        Client::<NfsRole>::dial(&self.context.dialer, Box::new(make), dial)
+    }
+}
+
+/// A client in the standard's sense: its name, and what its connections leave to one another.
+struct ClientIdentity {
+    owner: Vec<u8>,
+    verifier: Verifier,
+    keep: Keep,
+}
+
+/// What an open file is.
+fn facts(file: &RemoteFile, portal: SocketAddr) -> Facts {
+    let (geometry, limits, features) = (file.geometry, file.limits, file.features);
+    let discards = features.contains(::volume::Features::DISCARD);
+    let incarnation = file.verifier.map(|Verifier(verifier)| {
+        let mut mark = [0; 16];
+        mark[..verifier.len()].copy_from_slice(&verifier);
+        mark
+    });
+    Facts {
+        shape: Shape { geometry, limits, features, discards },
+        identity: file.identity.clone(),
+        told: file.identity(),
+        incarnation,
+        // Each connection has settled what the one before had under way.
+        nexus: Some(Nexus { portal, group: 0 }),
+    }
+}
+
+/// Opens a file: a first client asks what it is and leaves; queues open it by themselves.
+pub(super) fn open(
+    address: SocketAddr,
+    url: NfsUrl,
+    user: &NfsUser,
+    context: &ClientContext,
+) -> Waiting<Arc<dyn Volume>> {
+    let plan = Arc::new(Plan::new(address, url, user, context));
+    let answer: Place<Arc<dyn Volume>> = Rc::default();
+    let (place, later) = (Rc::clone(&answer), Arc::clone(&plan));
+    let tell = Box::new(move |info, link: &Link| {
+        link.push(LinkInput::Disconnect);
+        if let Info::File(file) = info {
+            *place.borrow_mut() = Some(remote_volume(&file, Arc::clone(&later)));
+        }
+    });
+    let owner = Owner { waker: context.waker.clone(), purpose: Arc::new(()) };
+    let keep = owner.clone();
+    // Whoever denies others is a queue; this one must not stand in its way.
+    let access = match plan.access {
+        client::Access::Exclusive => client::Access::ReadWrite,
+        access => access,
+    };
+    let link = plan.connect(&plan.identity(), access, owner, tell);
+    Waiting::new(move || {
+        let _purpose = &keep;
+        if let Some(volume) = answer.borrow_mut().take() {
+            return Some(Ok(volume));
+        }
+        match link.stage() {
+            Stage::Failed(why) => Some(Err(OpenError::new(why))),
+            Stage::Opening | Stage::Ready => None,
+        }
+    })
+}
+
+fn remote_volume(file: &RemoteFile, plan: Arc<Plan>) -> Arc<dyn Volume> {
+    let name = plan.url.path();
+    let shared = Shared::new(facts(file, plan.address), plan.timing, plan.context.clone());
+    let given = Arc::clone(&shared);
+    let taken: Mutex<std::sync::Weak<()>> = Mutex::default();
+    let open = Box::new(move |_: CoreId, waker| -> Result<Box<dyn Route>, OpenError> {
+        let only = match plan.access {
+            client::Access::Exclusive => Some(claim(
+                &taken,
+                "exclusive=1 lets one queue open the file: use one connection and one core, or leave exclusive= out",
+            )?),
+            client::Access::ReadWrite | client::Access::ReadOnly => None,
+        };
+        let owner = Owner { waker, purpose: Arc::new(()) };
+        let (plan, shared) = (Arc::clone(&plan), Arc::clone(&given));
+        let identity = plan.identity();
+        Ok(Box::new(Mounts { plan, identity, shared, owner, _only: only }))
+    });
+    // Servers carry requests that overlap out side by side, in the page cache.
+    Arc::new(Apart::new(Arc::new(RemoteVolume { name, shared, open })))
+}
+
+/// One queue's connections, one after the other.
+struct Mounts {
+    plan: Arc<Plan>,
+    identity: ClientIdentity,
+    shared: Arc<Shared>,
+    /// The queue: its purpose is held for as long as it is.
+    owner: Owner,
+    /// The claim to a file that is opened exclusively.
+    _only: Option<Claim>,
+}
+
+impl Route for Mounts {
+    fn begin(&mut self) -> Box<dyn Attempt> {
+        let found: Rc<RefCell<Option<Facts>>> = Rc::default();
+        let (place, shared, portal) = (Rc::clone(&found), Arc::clone(&self.shared), self.plan.address);
+        let tell = Box::new(move |info, _: &Link| match info {
+            Info::File(file) => *place.borrow_mut() = Some(facts(&file, portal)),
+            Info::Size(geometry) => shared.resize(geometry),
+        });
+        let link = self.plan.connect(&self.identity, self.plan.access, self.owner.clone(), tell);
+        Box::new(Mounting { link, found, plan: Arc::clone(&self.plan) })
+    }
+
+    /// What a lost connection had is settled before the next one is ready: nothing waits for as long as this.
+    fn quiet_time(&self) -> Duration {
+        SESSION_GONE
+    }
+}
+
+/// A connection that is being made.
+struct Mounting {
+    link: Rc<Link>,
+    found: Rc<RefCell<Option<Facts>>>,
+    plan: Arc<Plan>,
+}
+
+impl Attempt for Mounting {
+    fn poll(&mut self) -> Option<Result<Connected, NotConnected>> {
+        match self.link.stage() {
+            Stage::Opening => None,
+            Stage::Failed(why) => Some(Err(NotConnected(why))),
+            Stage::Ready => {
+                let facts = self.found.take()?;
+                Some(Ok(Connected { link: Rc::clone(&self.link), facts }))
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.link.push(LinkInput::Disconnect);
+        if let Some(endpoint) = self.link.endpoint() {
+            self.plan.context.dialer.wake(endpoint);
+        }
+    }
+}

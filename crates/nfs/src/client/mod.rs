@@ -1,0 +1,34 @@
+//! An NFS client of versions 4.1 and 4.2: a file at a server as a volume (RFC 8881, RFC 7862).
+//!
+//! [`NfsClient`] is one connection's upper layer; [`TcpClient`] is that over a byte stream. Each queue of a volume has a client of its own in the standard's sense: a client ID,
+//! a session and one open, which [`Keep`] hands from one connection to the next. docs/decisions/0038-nfs-client.md has the reasons.
+//!
+//! | RFC 8881 | file |
+//! |---|---|
+//! | §18.35, §18.36, §18.34, §18.51, §18.13, §18.16: from a connection to an open file | `mount` |
+//! | §2.10.6: slots, and sequence IDs by which nothing is carried out twice | `slots`, `session` |
+//! | §18.22, §18.32, §18.3; RFC 7862 §15.4: the volume's requests | `transfers` |
+//! | §15: what statuses mean | `verdict` |
+//! | §16.2: COMPOUND | `arguments`, `results`, `plan` |
+
+mod arguments;
+mod config;
+mod connection;
+mod found;
+pub mod limits;
+mod mount;
+mod plan;
+mod remote;
+mod results;
+mod session;
+mod slots;
+mod stream;
+mod subject;
+mod transfers;
+mod verdict;
+
+pub use config::{Access, Config, Versions};
+pub use connection::{Action, ClientResults, Input, NfsClient};
+pub use remote::RemoteFile;
+pub use session::Keep;
+pub use stream::{TcpClient, connect};

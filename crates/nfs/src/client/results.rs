@@ -1,0 +1,346 @@
+//! The answer to a COMPOUND, read operation by operation while its bytes arrive (RFC 8881 §16.2, RFC 5662).
+//!
+//! It must consist of the operations that were sent, in their order, and end with the first that failed. The data of a READ goes straight into the memory
+//! that the call has named for it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use buf::Buf;
+use rpc::Body;
+use rpc::xdr::{Decoder, Error, Reader, Step};
+
+use super::found::{Channel, Exchanged, FileFacts, SessionMade};
+use super::limits::{ENTRIES, OPAQUE};
+use super::plan::Plan;
+use super::subject::Subject;
+use crate::limits::{ATTRIBUTES, FILE_HANDLE, TAG};
+use crate::v4::operation::OpNumber;
+use crate::v4::{Bitmap, ClientId, SessionId, Stateid, StateidOther, Status, Verifier};
+
+/// What SEQUENCE answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SequenceAnswer {
+    pub(super) session: SessionId,
+    pub(super) sequence: u32,
+    pub(super) slot: u32,
+    /// The highest slot that the client is to use from now on.
+    pub(super) target: u32,
+    pub(super) flags: u32,
+}
+
+/// What WRITE answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WriteAnswer {
+    /// Bytes that were written.
+    pub(super) count: u32,
+    /// `stable_how4`: how durable they are at least.
+    pub(super) committed: u32,
+}
+
+/// What READ answers beside its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ReadAnswer {
+    pub(super) at_end: bool,
+    pub(super) length: usize,
+}
+
+/// What only calls that open a volume are answered with.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) exchanged: Option<Exchanged>,
+    pub(super) session: Option<SessionMade>,
+    pub(super) handle: Option<Vec<u8>>,
+    pub(super) stateid: Option<Stateid>,
+    pub(super) facts: Option<FileFacts>,
+}
+
+/// Where the answer stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stopped {
+    /// Which of the operations failed.
+    pub(super) index: u32,
+    pub(super) status: Status,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Results {
+    /// What was called, for whoever takes the answer.
+    pub(super) subject: Subject,
+    plan: Plan,
+    /// Operations that the answer has; none before its header is read.
+    count: Option<u32>,
+    /// Operations that were read.
+    read: u32,
+    pub(super) stopped: Option<Stopped>,
+    pub(super) sequence: Option<SequenceAnswer>,
+    pub(super) reading: Option<ReadAnswer>,
+    pub(super) payload: Option<Buf>,
+    pub(super) written: Option<WriteAnswer>,
+    /// Of WRITE or COMMIT.
+    pub(super) verifier: Option<Verifier>,
+    pub(super) found: Option<Box<Found>>,
+}
+
+impl Results {
+    /// The decoder of the answer to a COMPOUND of these operations.
+    pub(super) fn new(subject: Subject, plan: Plan) -> Self {
+        Self {
+            subject,
+            plan,
+            count: None,
+            read: 0,
+            stopped: None,
+            sequence: None,
+            reading: None,
+            payload: None,
+            written: None,
+            verifier: None,
+            found: None,
+        }
+    }
+
+    /// The operations that were sent.
+    pub(super) fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    /// The status of the whole.
+    pub(super) fn status(&self) -> Status {
+        self.stopped.map_or(Status::OK, |stopped| stopped.status)
+    }
+
+    /// Bytes that were read or written.
+    pub(super) fn moved(&self) -> u64 {
+        let written = self.written.map_or(0, |written| written.count.into());
+        self.reading.map_or(written, |reading| wire::saturate(reading.length))
+    }
+
+    /// The operation that failed, if one did.
+    pub(super) fn failed(&self) -> Option<OpNumber> {
+        self.stopped.and_then(|stopped| self.plan.at(stopped.index))
+    }
+
+    fn found(&mut self) -> &mut Found {
+        self.found.get_or_insert_with(Box::default)
+    }
+
+    fn header(&mut self, reader: &mut Reader<'_>) -> Result<Step, Error> {
+        let status = Status(reader.u32()?);
+        reader.opaque(TAG)?;
+        let count = reader.u32()?;
+        if count > self.plan.len() || (status.is_ok() && count != self.plan.len()) {
+            return Err(Error::TooLong { length: count, maximum: wire::index(self.plan.len().into()) });
+        }
+        self.count = Some(count);
+        if count == 0 {
+            self.stopped = Some(Stopped { index: 0, status });
+            return Ok(Step::End);
+        }
+        Ok(Step::Next)
+    }
+
+    fn operation(&mut self, reader: &mut Reader<'_>, count: u32) -> Result<Step, Error> {
+        let number = OpNumber(reader.u32()?);
+        let index = self.read;
+        if self.plan.at(index) != Some(number) {
+            return Err(Error::NotInEnumeration(number.0));
+        }
+        let status = Status(reader.u32()?);
+        if number == OpNumber::SETATTR {
+            // attrsset stands there even if it failed (RFC 8881 §18.30.2).
+            reader.get::<Bitmap>()?;
+        }
+        if !status.is_ok() {
+            self.read = count;
+            self.stopped = Some(Stopped { index, status });
+            return Ok(if number == OpNumber::READ { Step::NoPayload } else { Step::End });
+        }
+        let step = self.success(number, reader)?;
+        self.read = index.saturating_add(1);
+        Ok(if step == Step::Next && self.read >= count { Step::End } else { step })
+    }
+
+    /// Reads what follows the status of an operation that was carried out.
+    fn success(&mut self, number: OpNumber, reader: &mut Reader<'_>) -> Result<Step, Error> {
+        match number {
+            OpNumber::SEQUENCE => self.sequence = Some(sequence(reader)?),
+            OpNumber::READ => {
+                let (at_end, length) = (reader.bool()?, reader.length(usize::MAX)?);
+                self.reading = Some(ReadAnswer { at_end, length });
+                return Ok(Step::Payload(length));
+            }
+            OpNumber::WRITE => {
+                let (count, committed) = (reader.u32()?, reader.u32()?);
+                let verifier = Verifier(reader.fixed()?);
+                self.written = Some(WriteAnswer { count, committed });
+                self.verifier = Some(verifier);
+            }
+            OpNumber::COMMIT => self.verifier = Some(Verifier(reader.fixed()?)),
+            OpNumber::GETATTR => {
+                let facts = attributes(reader)?;
+                self.found().facts = Some(facts);
+            }
+            OpNumber::GETFH => {
+                let handle = reader.opaque(FILE_HANDLE)?.to_vec();
+                self.found().handle = Some(handle);
+            }
+            OpNumber::OPEN => {
+                let stateid = opened(reader)?;
+                self.found().stateid = Some(stateid);
+            }
+            OpNumber::CLOSE => {
+                stateid(reader)?;
+            }
+            OpNumber::EXCHANGE_ID => {
+                let exchanged = exchanged(reader)?;
+                self.found().exchanged = Some(exchanged);
+            }
+            OpNumber::CREATE_SESSION => {
+                let session = session_made(reader)?;
+                self.found().session = Some(session);
+            }
+            OpNumber::BIND_CONN_TO_SESSION => {
+                reader.fixed::<16>()?;
+                reader.u32()?;
+                reader.bool()?;
+            }
+            // The others have no more than their status.
+            _ => {}
+        }
+        Ok(Step::Next)
+    }
+}
+
+impl Decoder for Results {
+    fn step(&mut self, reader: &mut Reader<'_>) -> Result<Step, Error> {
+        match self.count {
+            None => self.header(reader),
+            Some(count) if self.read >= count => Ok(Step::End),
+            Some(count) => self.operation(reader, count),
+        }
+    }
+}
+
+impl Body for Results {
+    fn payload(&mut self, piece: Buf) {
+        match &mut self.payload {
+            None => self.payload = Some(piece),
+            // RDMA may bring it in pieces; the first has room for all, if it is the memory that was named.
+            Some(first) => append(first, &piece),
+        }
+    }
+}
+
+/// Adds a piece to the end of the first.
+fn append(first: &mut Buf, piece: &Buf) {
+    let (start, end) = (first.len(), first.len().saturating_add(piece.len()));
+    if end <= first.capacity() {
+        first.set_len(end);
+        if let Some(room) = first.get_mut(start..end) {
+            room.copy_from_slice(piece);
+        }
+    }
+}
+
+fn stateid(reader: &mut Reader<'_>) -> Result<Stateid, Error> {
+    Ok(Stateid { seqid: reader.u32()?, other: StateidOther(reader.fixed()?) })
+}
+
+fn sequence(reader: &mut Reader<'_>) -> Result<SequenceAnswer, Error> {
+    let session = SessionId(reader.fixed()?);
+    let (sequence, slot) = (reader.u32()?, reader.u32()?);
+    reader.u32()?;
+    Ok(SequenceAnswer { session, sequence, slot, target: reader.u32()?, flags: reader.u32()? })
+}
+
+fn exchanged(reader: &mut Reader<'_>) -> Result<Exchanged, Error> {
+    let client = ClientId(reader.u64()?);
+    let (sequence, flags) = (reader.u32()?, reader.u32()?);
+    // SP4_NONE is what was asked for.
+    reader.enumeration(|how| (how == 0).then_some(()))?;
+    reader.u64()?;
+    reader.opaque(OPAQUE)?;
+    reader.opaque(OPAQUE)?;
+    reader.array_with(1, |reader| {
+        reader.opaque(OPAQUE)?;
+        reader.opaque(OPAQUE)?;
+        reader.i64()?;
+        reader.u32()
+    })?;
+    Ok(Exchanged { client, sequence, flags })
+}
+
+fn channel(reader: &mut Reader<'_>) -> Result<Channel, Error> {
+    reader.u32()?;
+    let (max_request, max_response) = (reader.u32()?, reader.u32()?);
+    let (max_cached, max_operations, slots) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    reader.array::<u32>(1)?;
+    Ok(Channel { max_request, max_response, max_cached, max_operations, slots })
+}
+
+fn session_made(reader: &mut Reader<'_>) -> Result<SessionMade, Error> {
+    let session = SessionId(reader.fixed()?);
+    reader.u32()?;
+    reader.u32()?;
+    let fore = channel(reader)?;
+    channel(reader)?;
+    Ok(SessionMade { session, channel: fore })
+}
+
+/// `OPEN4resok` (RFC 8881 §18.16.2). No delegation was asked for; one that comes is left to expire.
+fn opened(reader: &mut Reader<'_>) -> Result<Stateid, Error> {
+    let stateid_ = stateid(reader)?;
+    // change_info4, rflags, attrset.
+    reader.bool()?;
+    reader.u64()?;
+    reader.u64()?;
+    reader.u32()?;
+    reader.get::<Bitmap>()?;
+    match reader.enumeration(|kind| (kind < 4).then_some(kind))? {
+        0 => {}
+        3 => {
+            // WND4_CONTENTION and WND4_RESOURCE say whether the server will tell later.
+            if matches!(reader.u32()?, 1 | 2) {
+                reader.bool()?;
+            }
+        }
+        kind => {
+            stateid(reader)?;
+            reader.bool()?;
+            if kind == 2 {
+                match reader.enumeration(|limit| matches!(limit, 1 | 2).then_some(limit))? {
+                    1 => reader.u64().map(|_| ())?,
+                    _ => reader.u64().map(|_| ())?,
+                }
+            }
+            for _ in 0..3 {
+                reader.u32()?;
+            }
+            reader.opaque(OPAQUE)?;
+        }
+    }
+    Ok(stateid_)
+}
+
+/// The attributes that were asked for (RFC 8881 §5): others have no place in the answer.
+fn attributes(reader: &mut Reader<'_>) -> Result<FileFacts, Error> {
+    let told: Bitmap = reader.get()?;
+    let values = reader.opaque(ATTRIBUTES)?;
+    let mut values = Reader::new(values);
+    let mut facts = FileFacts::default();
+    for number in told.iter().take(ENTRIES) {
+        match number {
+            FileFacts::TYPE => facts.kind = Some(values.u32()?),
+            FileFacts::SIZE => facts.size = Some(values.u64()?),
+            FileFacts::FSID => facts.fsid = Some([values.u64()?, values.u64()?]),
+            FileFacts::FILEID => facts.fileid = Some(values.u64()?),
+            FileFacts::MAXREAD => facts.max_read = Some(values.u64()?),
+            FileFacts::MAXWRITE => facts.max_write = Some(values.u64()?),
+            other => return Err(Error::NotInEnumeration(other)),
+        }
+    }
+    values.end()?;
+    Ok(facts)
+}
