@@ -19,7 +19,7 @@ const SIGNALS: &str = "SIGTERM and Ctrl-C stop the server in good order. SIGHUP 
 
 /// Arguments of `serve`.
 #[derive(Debug, Parser)]
-#[command(after_help = SIGNALS, group = ArgGroup::new("roce").args(["iser_roce", "nvme_roce"]).multiple(true))]
+#[command(after_help = SIGNALS, group = ArgGroup::new("roce").args(["iser_roce", "nvme_roce", "nfs_roce"]).multiple(true))]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Args {
     /// Volumes to serve, such as disk=ram:1G or scratch=file:scratch.img?size=2G, and folders, such as files=dir:/srv/files
@@ -31,9 +31,12 @@ pub(crate) struct Args {
     /// Listen for NVMe/TCP here; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     nvme: Option<Portal>,
-    /// Listen for NFS 4.1 and 4.2 here; port 0 takes a free one
+    /// Listen for NFS 3, 4.1 and 4.2 here; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     nfs: Option<Portal>,
+    /// Listen for NFS/RDMA here, on software iWARP; port 0 takes a free one, and 20049 is the usual one
+    #[arg(long, value_name = "ADDR:PORT")]
+    nfs_rdma: Option<Portal>,
     /// Listen for iSER, iSCSI over RDMA, here, on software iWARP; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     iser: Option<Portal>,
@@ -46,12 +49,18 @@ pub(crate) struct Args {
     /// Listen for NVMe/RDMA here, on software RoCEv2: the address receives UDP port 4791, and the port is the one that hosts ask for, such as 4420
     #[arg(long, value_name = "ADDR:PORT")]
     nvme_roce: Option<Portal>,
+    /// Listen for NFS/RDMA here, on software RoCEv2: the address receives UDP port 4791, and the port is the one that clients ask for, such as 20049
+    #[arg(long, value_name = "ADDR:PORT")]
+    nfs_roce: Option<Portal>,
     /// Listen for iSER here, on the RDMA adapter that has this address, by libibverbs and librdmacm; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     iser_adapter: Option<Portal>,
     /// Listen for NVMe/RDMA here, on the RDMA adapter that has this address, by libibverbs and librdmacm; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     nvme_adapter: Option<Portal>,
+    /// Listen for NFS/RDMA here, on the RDMA adapter that has this address, by libibverbs and librdmacm; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    nfs_adapter: Option<Portal>,
     /// Receive RoCE at another port of UDP, which only Linerate's clients can reach; 0 takes a free one [default: 4791]
     #[arg(long, value_name = "PORT", requires = "roce")]
     roce_udp_port: Option<u16>,
@@ -114,10 +123,13 @@ impl Args {
             (Protocol::Nfs, Transport::Tcp, &self.nfs),
             (Protocol::Iscsi, Transport::Iwarp, &self.iser),
             (Protocol::Nvme, Transport::Iwarp, &self.nvme_rdma),
+            (Protocol::Nfs, Transport::Iwarp, &self.nfs_rdma),
             (Protocol::Iscsi, Transport::Roce, &self.iser_roce),
             (Protocol::Nvme, Transport::Roce, &self.nvme_roce),
+            (Protocol::Nfs, Transport::Roce, &self.nfs_roce),
             (Protocol::Iscsi, Transport::Rdma, &self.iser_adapter),
             (Protocol::Nvme, Transport::Rdma, &self.nvme_adapter),
+            (Protocol::Nfs, Transport::Rdma, &self.nfs_adapter),
         ] {
             let Some(listen) = listen.clone() else { continue };
             let kind = PortalKind { protocol, transport };

@@ -591,7 +591,7 @@ fn check_roce(portal: &PortalEntry) -> Result<()> {
     }
     if listen.port == 0 {
         bail!(
-            "listen at {listen}: a RoCE portal's port names its service, and no socket takes a free one; write one such as 3260 for iSCSI or 4420 for NVMe"
+            "listen at {listen}: a RoCE portal's port names its service, and no socket takes a free one; write one such as 3260 for iSCSI, 4420 for NVMe or 20049 for NFS"
         );
     }
     Ok(())
@@ -616,9 +616,6 @@ fn check_nfs(portal: &PortalEntry) -> Result<()> {
     let listen = &portal.listen;
     if portal.protocol != Protocol::Nfs {
         return Ok(());
-    }
-    if portal.transport != Transport::Tcp {
-        bail!("transport at {listen}: NFS is served over TCP alone; leave it out");
     }
     if portal.digests == Digests::Required {
         bail!("digests at {listen}: NFS has none; leave it out");

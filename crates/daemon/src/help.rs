@@ -38,9 +38,15 @@ pub(crate) fn lines(daemon: &Daemon, served: Served<'_>, portals: &[PortalPlace]
             (Protocol::Nvme, Transport::Rdma) => format!("NVMe/RDMA on an RDMA adapter at {portal}"),
             (Protocol::Nvme, Transport::Tcp) => format!("NVMe/TCP at {portal}"),
             (Protocol::Nvme, Transport::Iwarp) => format!("NVMe/RDMA over iWARP at {portal}"),
-            (Protocol::Nfs, _) => format!("NFS at {portal}"),
+            (Protocol::Nfs, Transport::Tcp) => format!("NFS at {portal}"),
+            (Protocol::Nfs, Transport::Iwarp) => format!("NFS/RDMA over iWARP at {portal}"),
+            (Protocol::Nfs, Transport::Rdma) => format!("NFS/RDMA on an RDMA adapter at {portal}"),
             (protocol, Transport::Roce) => {
-                let name = if protocol == Protocol::Nvme { "NVMe/RDMA" } else { "iSER" };
+                let name = match protocol {
+                    Protocol::Iscsi => "iSER",
+                    Protocol::Nvme => "NVMe/RDMA",
+                    Protocol::Nfs => "NFS/RDMA",
+                };
                 format!(
                     "{name} over RoCE at {portal}{}",
                     udp_port(*place).map_or_else(String::new, |port| format!(", UDP port {port}"))
@@ -49,7 +55,7 @@ pub(crate) fn lines(daemon: &Daemon, served: Served<'_>, portals: &[PortalPlace]
         });
         if kind.protocol == Protocol::Nfs {
             for share in shares {
-                nfs(&mut lines, &share.entry.name, *portal);
+                nfs(&mut lines, &share.entry.name, *place);
             }
             continue;
         }
@@ -72,10 +78,21 @@ pub(crate) fn lines(daemon: &Daemon, served: Served<'_>, portals: &[PortalPlace]
     Ok(lines)
 }
 
-fn nfs(lines: &mut Vec<String>, share: &str, portal: SocketAddr) {
-    let (address, port) = (portal.ip(), portal.port());
+fn nfs(lines: &mut Vec<String>, share: &str, place: PortalPlace) {
+    let (address, port) = (place.address.ip(), place.address.port());
     let host = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
     lines.push(format!("  /{share}"));
+    if place.kind.transport != Transport::Tcp {
+        lines.push(format!(
+            "    Linux:    mount -t nfs -o vers=4.2,proto=rdma,port={port} {host}:/{share} /mnt"
+        ));
+        lines.push(format!(
+            "    Linerate: linerate bench nfs+rdma://{}/{share}/FILE{}",
+            place.address,
+            rdma_options(place)
+        ));
+        return;
+    }
     lines.push(format!("    Linux:    mount -t nfs -o vers=4.2,port={port} {host}:/{share} /mnt"));
     lines.push(format!(
         "    libnfs:   nfs-ls 'nfs://{host}/{share}/?version=3&nfsport={port}&mountport={port}'"

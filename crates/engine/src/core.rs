@@ -36,7 +36,8 @@ use crate::kind_core::KindCore;
 use crate::leaving_volumes::LeavingVolumes;
 use crate::limits::NEWCOMERS;
 use crate::message::{Answer, Inbound, Member, Message};
-use crate::nfs_service::NfsService;
+use crate::nfs_portal::NfsPortal;
+use crate::nfs_service::{AdapterNfs, NfsPeer, NfsService, RdmaNfs, RoceNfs};
 use crate::nvme_controller::{AdapterController, NvmeController, RdmaController, RoceController};
 use crate::queue_pairs::{self, Asked, Joining, OwnerName, RoceLink, Seed, Sockets};
 use crate::queues::{RELEASE, SubmitError};
@@ -354,11 +355,15 @@ impl Core {
         let mss = iwarp_link::segment_size(accepted.peer, Some(accepted.local));
         let link = |crc| IwarpLink { crc, mss };
         Ok(match (&listening.role, listening.transport) {
-            (_, Transport::Roce { .. } | Transport::Adapter)
-            | (ListenerRole::Nfs(_), Transport::Iwarp { .. }) => return Err(NOT_SERVED),
+            (_, Transport::Roce { .. } | Transport::Adapter) => return Err(NOT_SERVED),
             (ListenerRole::Nfs(portal), Transport::Tcp) => {
-                let connection = NfsService::connect(portal, accepted.peer, pool);
+                let connection = <NfsService>::connect(self.nfs_peer(portal, accepted.peer));
                 Box::new(Driver::<NfsService>::new(Rc::clone(&self.files.hub), accepted, connection))
+            }
+            (ListenerRole::Nfs(portal), Transport::Iwarp { crc }) => {
+                let peer = self.nfs_peer(portal, accepted.peer);
+                let connection = NfsService::<RdmaNfs>::connect(peer, link(crc), now);
+                Box::new(Driver::<NfsService<RdmaNfs>>::new(Rc::clone(&self.files.hub), accepted, connection))
             }
             (ListenerRole::Iscsi(portal), Transport::Tcp) => {
                 let connection = <IscsiTarget>::connect(portal, newcomer());
@@ -404,15 +409,15 @@ impl Core {
         let Asked { local, socket, request, name } = asked;
         let (peer, service) = (request.from(), request.port());
         let found = self.admit().and_then(|()| self.catalogue.service(local, service).ok_or(NOT_SERVED));
-        let found = found.and_then(|listening| Ok((listening, needs(&listening.role)?)));
-        let (listening, queues) = match found {
+        let listening = match found {
             Ok(found) => found,
             Err(refusal) => {
                 socket.with(|socket| socket.refuse(&request));
                 return Err(refusal);
             }
         };
-        let incoming = Incoming { request, config: RoceLink::RESPONDER.responder(queues) };
+        let config = RoceLink::RESPONDER.responder(needs(&listening.role));
+        let incoming = Incoming { request, config };
         let pool = &self.volumes.hub.pool;
         let pair = socket.with(|socket| socket.accept(now, incoming, pool).ok()).flatten();
         let pair =
@@ -421,7 +426,7 @@ impl Core {
         let accepted = Accepted { listener, endpoint: name, local, peer };
         let (id, owner) = (pair.id(), self.owner(&listening.role, now, accepted, pair)?);
         socket.with(|socket| socket.insert(Joining { id, name: OwnerName::Own(name), owner }));
-        self.volumes.welcome(name);
+        self.welcome(&listening.role, name);
         Ok(())
     }
 
@@ -436,7 +441,11 @@ impl Core {
         let hub = Rc::clone(&self.volumes.hub);
         let pool = &self.volumes.hub.pool;
         Ok(match role {
-            ListenerRole::Nfs(_) => return Err(NOT_SERVED),
+            ListenerRole::Nfs(portal) => {
+                let peer = self.nfs_peer(portal, accepted.peer);
+                let connection = NfsService::<RoceNfs>::connect(peer, pair, now);
+                Box::new(Driver::<NfsService<RoceNfs>>::new(Rc::clone(&self.files.hub), accepted, connection))
+            }
             ListenerRole::Iscsi(portal) => {
                 let newcomer = Newcomer { pool, entropy: (self.config.entropy)(), now, accepted };
                 let connection = IscsiTarget::<RoceTarget>::connect(portal, pair, newcomer);
@@ -473,23 +482,22 @@ impl Core {
         let AskedPair { listener, owners, request, name } = asked;
         let mut owners = owners.borrow_mut();
         let found = self.admit().and_then(|()| self.catalogue.listening(listener).ok_or(NOT_SERVED));
-        let found = found.and_then(|listening| Ok((listening, needs(&listening.role)?)));
         let told = |refusal: Refusal| AdapterError(refusal.0.to_owned());
-        let (listening, needs) = match found {
+        let listening = match found {
             Ok(found) => found,
             Err(refusal) => {
                 owners.refuse(request);
                 return Err(told(refusal));
             }
         };
-        let pair =
-            owners.accept(request, Side::Target.needs(needs), Account::apart(&self.volumes.hub.pool))?;
+        let needs = Side::Target.needs(needs(&listening.role));
+        let pair = owners.accept(request, needs, Account::apart(&self.volumes.hub.pool))?;
         let accepted =
             Accepted { listener: listening.id, endpoint: name, local: request.local, peer: request.from };
         let (id, owner) =
             (pair.id(), self.adapter_owner(&listening.role, now, accepted, pair).map_err(told)?);
         owners.insert(NewOwner { id, name, owner });
-        self.volumes.welcome(name);
+        self.welcome(&listening.role, name);
         Ok(())
     }
 
@@ -504,7 +512,15 @@ impl Core {
         let hub = Rc::clone(&self.volumes.hub);
         let pool = &self.volumes.hub.pool;
         Ok(match role {
-            ListenerRole::Nfs(_) => return Err(NOT_SERVED),
+            ListenerRole::Nfs(portal) => {
+                let peer = self.nfs_peer(portal, accepted.peer);
+                let connection = NfsService::<AdapterNfs>::connect(peer, pair, now);
+                Box::new(Driver::<NfsService<AdapterNfs>>::new(
+                    Rc::clone(&self.files.hub),
+                    accepted,
+                    connection,
+                ))
+            }
             ListenerRole::Iscsi(portal) => {
                 let newcomer = Newcomer { pool, entropy: (self.config.entropy)(), now, accepted };
                 let connection = IscsiTarget::<AdapterTarget>::connect(portal, pair, newcomer);
@@ -515,6 +531,18 @@ impl Core {
                 Box::new(Driver::<NvmeController<AdapterController>>::new(hub, accepted, connection))
             }
         })
+    }
+
+    fn nfs_peer<'a>(&'a self, portal: &'a NfsPortal, address: SocketAddr) -> NfsPeer<'a> {
+        NfsPeer { portal, address, pool: &self.volumes.hub.pool }
+    }
+
+    /// Tells a new connection what holds of what it may use.
+    fn welcome(&self, role: &ListenerRole, endpoint: EndpointId) {
+        match role {
+            ListenerRole::Nfs(_) => self.files.welcome(endpoint),
+            ListenerRole::Iscsi(_) | ListenerRole::Nvme(_) => self.volumes.welcome(endpoint),
+        }
     }
 
     /// Sends to one connection, whatever it serves.
@@ -620,11 +648,11 @@ impl Core {
 }
 
 /// What a queue pair must hold for any peer of a listener.
-fn needs(role: &ListenerRole) -> Result<QueueLimits, Refusal> {
+fn needs(role: &ListenerRole) -> QueueLimits {
     match role {
-        ListenerRole::Iscsi(portal) => Ok(target_needs(portal.queue_depth)),
-        ListenerRole::Nvme(portal) => Ok(NvmeController::<RoceController>::needs(portal)),
-        ListenerRole::Nfs(_) => Err(NOT_SERVED),
+        ListenerRole::Iscsi(portal) => target_needs(portal.queue_depth),
+        ListenerRole::Nvme(portal) => NvmeController::<RoceController>::needs(portal),
+        ListenerRole::Nfs(_) => NfsService::<RdmaNfs>::needs(),
     }
 }
 
@@ -651,9 +679,7 @@ impl Service for Core {
             self.config.journal.record(event.from_peer(accepted.peer));
         }
         let endpoint = self.endpoint(listening, now, accepted)?;
-        // The endpoint is known to the hub of its kind alone.
-        self.volumes.welcome(accepted.endpoint);
-        self.files.welcome(accepted.endpoint);
+        self.welcome(&listening.role, accepted.endpoint);
         Ok(endpoint)
     }
 

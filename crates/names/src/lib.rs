@@ -42,7 +42,7 @@ pub use iscsi::{Chap, IscsiOptions, IscsiUrl, Isid, MutualChap, SecretPlace};
 pub use nfs::{NfsOptions, NfsUrl, NfsVersion};
 pub use nqn::Nqn;
 pub use nvme::{HostId, NvmeOptions, NvmeUrl};
-pub use portal::{Host, ISCSI_PORT, NFS_PORT, NVME_PORT, Portal};
+pub use portal::{Host, ISCSI_PORT, NFS_PORT, NFS_RDMA_PORT, NVME_PORT, Portal};
 pub use rdma::{ROCE_PORT, RdmaOptions, RdmaTransport};
 pub use redact::{redact, redact_all};
 pub use share::{FolderUrl, Network};

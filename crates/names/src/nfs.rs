@@ -1,4 +1,4 @@
-//! `nfs://host[:2049]/export/path/file?options`: a file at an NFS server.
+//! `nfs://host[:2049]/export/path/file?options`: a file at an NFS server, and the same over RDMA as `nfs+rdma://host[:20049]/…`.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -9,13 +9,27 @@ use crate::duration::Span;
 use crate::options::{Options, Writer, flag, number, positive, split_query};
 use crate::percent;
 use crate::piece::{Fault, Piece};
-use crate::portal::{NFS_PORT, Portal};
+use crate::portal::{NFS_PORT, NFS_RDMA_PORT, Portal};
+use crate::rdma::{Carrier, RdmaOptions};
 use crate::size::ByteSize;
 use crate::source::BlockSize;
 
 pub(crate) const OPTIONS: &[&str] =
     &["version", "uid", "gid", "exclusive", "size", "block", "timeout", "reconnect"];
-const SHAPE: &str = "write nfs://HOST[:PORT]/PATH/FILE";
+pub(crate) const RDMA_OPTIONS: &[&str] = &[
+    "transport",
+    "udp_port",
+    "crc",
+    "version",
+    "uid",
+    "gid",
+    "exclusive",
+    "size",
+    "block",
+    "timeout",
+    "reconnect",
+];
+const SHAPE: &str = "write nfs://HOST[:PORT]/PATH/FILE, or nfs+rdma:// for RDMA";
 /// The longest name in a path, in bytes: NAME_MAX of every usual file system.
 const LONGEST_NAME: usize = 255;
 /// The most names in a path.
@@ -35,6 +49,8 @@ pub struct NfsUrl {
 /// How a client is to connect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NfsOptions {
+    /// RDMA carries it; without it TCP does.
+    pub rdma: Option<RdmaOptions>,
     /// The version; 4.2, or else 4.1, if not given.
     pub version: Option<NfsVersion>,
     /// The user who asks; that of the process if not given.
@@ -82,12 +98,16 @@ impl fmt::Display for NfsVersion {
 }
 
 impl NfsUrl {
-    pub(crate) fn read(piece: Piece<'_>) -> Result<Self, Fault> {
+    pub(crate) fn read(piece: Piece<'_>, carrier: Carrier) -> Result<Self, Fault> {
         let (place, query) = split_query(piece);
-        let (portal, path) = Portal::read_authority(place, NFS_PORT, SHAPE)?;
+        let port = match carrier {
+            Carrier::Tcp => NFS_PORT,
+            Carrier::Rdma => NFS_RDMA_PORT,
+        };
+        let (portal, path) = Portal::read_authority(place, port, SHAPE)?;
         let missing = || place.from(place.text.len()).fault("the file's path is missing", SHAPE);
         let path = path.filter(|path| !path.text.is_empty()).ok_or_else(missing)?;
-        Ok(Self { portal, path: read_path(path)?, options: NfsOptions::read(query)? })
+        Ok(Self { portal, path: read_path(path)?, options: NfsOptions::read(query, carrier)? })
     }
 
     /// The path as people write it.
@@ -133,9 +153,21 @@ fn read_path(mut rest: Piece<'_>) -> Result<Vec<String>, Fault> {
 }
 
 impl NfsOptions {
-    pub(crate) fn read(query: Option<Piece<'_>>) -> Result<Self, Fault> {
-        let options = Options::read(query, "nfs:", OPTIONS)?;
+    /// The scheme of a URL with these.
+    pub(crate) fn scheme(&self) -> &'static str {
+        match Carrier::of(self.rdma) {
+            Carrier::Tcp => "nfs",
+            Carrier::Rdma => "nfs+rdma",
+        }
+    }
+
+    pub(crate) fn read(query: Option<Piece<'_>>, carrier: Carrier) -> Result<Self, Fault> {
+        let options = match carrier {
+            Carrier::Tcp => Options::read(query, "nfs:", OPTIONS)?,
+            Carrier::Rdma => Options::read(query, "nfs+rdma:", RDMA_OPTIONS)?,
+        };
         Ok(Self {
+            rdma: carrier.read(&options)?,
             version: options.get("version", NfsVersion::read)?,
             uid: options.get("uid", |value| number(value, &0))?,
             gid: options.get("gid", |value| number(value, &0))?,
@@ -149,6 +181,9 @@ impl NfsOptions {
 
     pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut options = Writer::new(f);
+        if let Some(rdma) = self.rdma {
+            rdma.write(&mut options)?;
+        }
         options.put("version", self.version)?;
         options.put("uid", self.uid)?;
         options.put("gid", self.gid)?;

@@ -15,6 +15,8 @@ pub const ISCSI_PORT: u16 = 3260;
 pub const NVME_PORT: u16 = 4420;
 /// The NFS port (RFC 8881 §2.9.3).
 pub const NFS_PORT: u16 = 2049;
+/// The NFS/RDMA port (RFC 8267 §9).
+pub const NFS_RDMA_PORT: u16 = 20049;
 /// The longest host name (RFC 1035 §2.3.4).
 const LONGEST_HOST: usize = 253;
 

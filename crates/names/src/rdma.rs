@@ -1,4 +1,4 @@
-//! What `iser://` and `nvme+rdma://` have that their siblings over TCP do not, and the other way round.
+//! What `iser://`, `nvme+rdma://` and `nfs+rdma://` have that their siblings over TCP do not, and the other way round.
 
 use alloc::format;
 

@@ -40,6 +40,7 @@ fn every_scheme_has_its_options() {
         ("nvme+tcp", nvme::OPTIONS),
         ("nvme+rdma", nvme::RDMA_OPTIONS),
         ("nfs", nfs::OPTIONS),
+        ("nfs+rdma", nfs::RDMA_OPTIONS),
     ];
     for (scheme, options) in options {
         assert_eq!(cells(&alloc::format!("### `{scheme}:`")), options, "the options of {scheme}");

@@ -19,18 +19,29 @@ use crate::piece::{Fault, Piece};
 use crate::rdma::Carrier;
 use crate::source::{DeviceSource, FileSource, MemorySource, VhostUserSource};
 
-const REMEDY: &str = "begin with null:, ram:, file:, device:, vhost-user:, iscsi://, iser://, nvme+tcp://, nvme+rdma:// or nfs://, or with a filter \
+const REMEDY: &str = "begin with null:, ram:, file:, device:, vhost-user:, iscsi://, iser://, nvme+tcp://, nvme+rdma://, nfs:// or nfs+rdma://, or with a filter \
                       such as delay=5ms+ before one of them";
 
 /// Every scheme.
-pub(crate) const SCHEMES: [&str; 10] =
-    ["null", "ram", "file", "device", "vhost-user", "iscsi", "iser", "nvme+tcp", "nvme+rdma", "nfs"];
+pub(crate) const SCHEMES: [&str; 11] = [
+    "null",
+    "ram",
+    "file",
+    "device",
+    "vhost-user",
+    "iscsi",
+    "iser",
+    "nvme+tcp",
+    "nvme+rdma",
+    "nfs",
+    "nfs+rdma",
+];
 
 /// Those of other machines.
-const REMOTE_SCHEMES: [&str; 5] = ["iscsi", "iser", "nvme+tcp", "nvme+rdma", "nfs"];
+const REMOTE_SCHEMES: [&str; 6] = ["iscsi", "iser", "nvme+tcp", "nvme+rdma", "nfs", "nfs+rdma"];
 
 /// What other tools call our schemes.
-const ELSEWHERE: [(&str, &str); 18] = [
+const ELSEWHERE: [(&str, &str); 19] = [
     ("nvme", "nvme+tcp"),
     ("nvme-tcp", "nvme+tcp"),
     ("nvme_tcp", "nvme+tcp"),
@@ -40,6 +51,7 @@ const ELSEWHERE: [(&str, &str); 18] = [
     ("nfs4", "nfs"),
     ("nfs3", "nfs"),
     ("nfs+tcp", "nfs"),
+    ("nfs-rdma", "nfs+rdma"),
     ("iscsi+tcp", "iscsi"),
     ("iscsi+rdma", "iser"),
     ("mem", "ram"),
@@ -151,7 +163,7 @@ impl Source {
             Self::VhostUser(_) => "vhost-user",
             Self::Iscsi(remote) => remote.options.scheme(),
             Self::Nvme(remote) => remote.options.scheme(),
-            Self::Nfs(_) => "nfs",
+            Self::Nfs(url) => url.options.scheme(),
             Self::Composite(composite) => &composite.kind,
         }
     }
@@ -173,7 +185,8 @@ impl Source {
             "iser" => IscsiUrl::read(rest, Carrier::Rdma).map(Self::Iscsi),
             "nvme+tcp" => NvmeUrl::read(rest, Carrier::Tcp).map(Self::Nvme),
             "nvme+rdma" => NvmeUrl::read(rest, Carrier::Rdma).map(Self::Nvme),
-            "nfs" => NfsUrl::read(rest).map(Self::Nfs),
+            "nfs" => NfsUrl::read(rest, Carrier::Tcp).map(Self::Nfs),
+            "nfs+rdma" => NfsUrl::read(rest, Carrier::Rdma).map(Self::Nfs),
             other if other.starts_with(['/', '.']) => Err(without_scheme(piece)),
             other => {
                 let problem = format!("\"{other}\" is neither a scheme nor a filter");

@@ -5,20 +5,27 @@
 //! is the far end's incarnation: another one says that what was not committed may be lost.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ::nfs::client::{self, Action, Config, Input, Keep, RemoteFile, TcpClient, Versions};
+use ::nfs::client::{self, Action, Config, Input, Keep, RdmaClient, RemoteFile, TcpClient, Versions};
 use ::nfs::v4::Verifier;
 use ::rpc::message::AuthSysToSend;
 use ::volume::filter::Apart;
 use ::volume::{CoreId, Geometry, OpenError, Volume};
-use names::{BlockSize, NfsUrl, NfsVersion};
+use buf::{Account, Pool};
+use host::AdapterPair;
+use names::{BlockSize, NfsUrl, NfsVersion, RdmaTransport};
+use protocol::Instant;
+use verbs::ManagedQueuePair;
 
 use super::access::NfsUser;
 use super::claim::{Claim, claim};
+use super::client::adapters::AdapterWish;
+use super::client::datagrams::Wish;
 use super::client::{Client, ClientRole, Dial, Hooks, Owner, Report, Tell};
 use super::client_context::ClientContext;
 use super::entries::Nexus;
@@ -27,7 +34,11 @@ use super::link::{Link, LinkInput, Stage};
 use super::route::{Attempt, Connected, NotConnected, Route};
 use super::volume::RemoteVolume;
 use super::waiting::{Place, Waiting};
-use crate::limits::{COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
+use crate::adapters::Side;
+use crate::carried::Carried;
+use crate::iwarp_link::{InitiatorEnd, IwarpLink, segment_size};
+use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
+use crate::queue_pairs::OverQueuePair;
 
 /// The machine's name in AUTH_SYS, which nobody proves and servers only log (RFC 5531 appendix A).
 const MACHINE: &str = "linerate";
@@ -40,11 +51,18 @@ enum Info {
     Size(Geometry),
 }
 
-/// A client's side of an NFS connection.
-struct NfsRole;
+/// NFS over software iWARP, at a client.
+type IwarpClient = RdmaClient<iwarp::Connection>;
+/// The same over software RoCEv2.
+type RoceClient = RdmaClient<roce::Connection>;
+/// The same over an RDMA adapter.
+type AdapterClient = RdmaClient<AdapterPair>;
 
-impl ClientRole for NfsRole {
-    type Connection = TcpClient;
+/// A client's side of an NFS connection, whatever carries it.
+struct NfsRole<C>(PhantomData<C>);
+
+impl<C: Carried<Input = Input, Action = Action>> ClientRole for NfsRole<C> {
+    type Connection = C;
     type Info = Info;
 
     #[inline]
@@ -145,8 +163,60 @@ impl Plan {
         let xid = wire::saturate::<u32>((self.context.entropy)().number() >> 32);
         let hooks = Hooks { tell, turn: None };
         let dial = Dial { address: self.address, command_time: self.timing.command, owner, hooks };
-        let make = move |now| client::connect(now, config, xid);
-        Client::<NfsRole>::dial(&self.context.dialer, Box::new(make), dial)
+        let call = FirstCall { config, xid };
+        let Some(rdma) = self.url.options.rdma else {
+            let make = move |now| client::connect(now, call.config, call.xid);
+            return Client::<NfsRole<TcpClient>>::dial(&self.context.dialer, Box::new(make), dial);
+        };
+        match rdma.transport {
+            RdmaTransport::Iwarp => {
+                let link = IwarpLink { crc: rdma.crc, mss: segment_size(self.address, None) };
+                let make = move |now| {
+                    let pool = Pool::new(CLIENT_POOL);
+                    let words = client::private_data::<iwarp::Connection>();
+                    let queues = client::needs::<iwarp::Connection>(&call.config);
+                    call.over(now, link.initiator(now, InitiatorEnd { words, queues }, &pool), &pool)
+                };
+                Client::<NfsRole<IwarpClient>>::dial(&self.context.dialer, Box::new(make), dial)
+            }
+            RdmaTransport::Roce { udp_port } => self.connect_roce(udp_port, call, dial),
+            RdmaTransport::Adapter => self.connect_adapter(call, dial),
+        }
+    }
+
+    /// Asks for a queue pair.
+    fn connect_roce(&self, udp_port: u16, call: FirstCall, dial: Dial<Info>) -> Rc<Link> {
+        let wish = Wish {
+            peer: SocketAddr::new(self.address.ip(), udp_port),
+            service: self.address.port(),
+            queues: client::needs::<roce::Connection>(&call.config),
+            private_data: client::private_data::<roce::Connection>(),
+            entropy: Arc::clone(&self.context.entropy),
+        };
+        let join = Box::new(move |now, pair| call.over(now, pair, &Pool::new(CLIENT_POOL)));
+        Client::<NfsRole<OverQueuePair<RoceClient>>>::ask(&self.context.dialer, wish, join, dial)
+    }
+
+    /// Asks for a queue pair of an adapter's.
+    fn connect_adapter(&self, call: FirstCall, dial: Dial<Info>) -> Rc<Link> {
+        let wish = AdapterWish {
+            needs: Side::Initiator.needs(client::needs::<AdapterPair>(&call.config)),
+            private_data: client::private_data::<AdapterPair>(),
+        };
+        let join = Box::new(move |now, pair| call.over(now, pair, &Pool::new(CLIENT_POOL)));
+        Client::<NfsRole<OverQueuePair<AdapterClient>>>::ask_adapter(&self.context, wish, join, dial)
+    }
+}
+
+/// What a connection begins with.
+struct FirstCall {
+    config: Config,
+    xid: u32,
+}
+
+impl FirstCall {
+    fn over<Q: ManagedQueuePair>(self, now: Instant, pair: Q, pool: &Pool) -> RdmaClient<Q> {
+        client::connect_over(now, pair, self.config, self.xid, Account::new(pool))
     }
 }
 

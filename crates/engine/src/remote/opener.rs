@@ -40,7 +40,7 @@ impl std::fmt::Debug for RemoteOpener {
 
 impl Opener for RemoteOpener {
     fn schemes(&self) -> &'static [&'static str] {
-        &["iscsi", "iser", "nvme+tcp", "nvme+rdma", "nfs"]
+        &["iscsi", "iser", "nvme+tcp", "nvme+rdma", "nfs", "nfs+rdma"]
     }
 
     fn prepare(&self, url: &VolumeUrl, _openers: &Openers) -> Result<Box<dyn PreparedOpen>, OpenError> {

@@ -28,7 +28,9 @@ use volume::{Completion, Geometry, Request, Tag};
 use super::arguments::Compound;
 use super::config::{Access, Config};
 use super::found::FileFacts;
-use super::limits::{LEAVE_TIME, PAUSE_FIRST, PAUSE_MOST, PING_INTERVAL, PING_TIME, RESULTS, SETTLED};
+use super::limits::{
+    LEAVE_TIME, PAUSE_FIRST, PAUSE_MOST, PING_INTERVAL, PING_TIME, RESULTS, SETTLED, SHORT_RESULTS,
+};
 use super::mount::{Mount, Mounting};
 use super::remote::RemoteFile;
 use super::results::Results;
@@ -202,7 +204,7 @@ impl NfsClient {
             arguments: compound.stream,
             results: ClientResults(Results::new(about, compound.plan)),
             memory,
-            results_limit: RESULTS,
+            results_limit: if about.is_short() { SHORT_RESULTS } else { RESULTS },
         };
         if channel.call(now, call).is_err() {
             // There is room for more calls than there are slots.
@@ -752,8 +754,9 @@ impl UpperLayer for NfsClient {
         Err(ReplyStatus::Accepted(AcceptStat::ProgramUnavailable))
     }
 
-    fn memory(&mut self, _length: usize) -> Option<buf::Buf> {
-        None
+    /// For replies over RDMA that may be longer than a message: nobody calls, so there are no other payloads.
+    fn memory(&mut self, length: usize) -> Option<buf::Buf> {
+        Some(buf::Buf::zeroed(length))
     }
 
     fn call(&mut self, _now: Instant, _channel: &mut Channel<ClientResults>, _id: CallId, arguments: NoBody) {

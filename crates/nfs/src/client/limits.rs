@@ -14,6 +14,9 @@ pub const OVERHEAD: u32 = 4096;
 pub const LEAST_PAYLOAD: u32 = 4096;
 /// Bytes of the results of any call, payloads not counted.
 pub const RESULTS: usize = 4096;
+/// Bytes of the results of a call for a request of the volume, payloads not counted: SEQUENCE has 44, PUTFH 8, and READ, WRITE, COMMIT, DEALLOCATE or GETATTR of a size less than
+/// 40. Over RDMA they fit into a message of the shortest size that every peer takes (RFC 8166 §3.3.2), and no memory is named for them.
+pub const SHORT_RESULTS: usize = 256;
 /// Bytes of a reply that a server is asked to keep for a retry (ca_maxresponsesize_cached).
 pub const CACHED_REPLY: u32 = 2048;
 /// Bytes of a reply that a server must keep, or none is asked for: what a WRITE is answered with has less.

@@ -1,6 +1,6 @@
 //! An NFS client of versions 4.1 and 4.2: a file at a server as a volume (RFC 8881, RFC 7862).
 //!
-//! [`NfsClient`] is one connection's upper layer; [`TcpClient`] is that over a byte stream. Each queue of a volume has a client of its own in the standard's sense: a client ID,
+//! [`NfsClient`] is one connection's upper layer; [`TcpClient`] is that over a byte stream, [`RdmaClient`] over a queue pair. Each queue of a volume has a client of its own in the standard's sense: a client ID,
 //! a session and one open, which [`Keep`] hands from one connection to the next. docs/decisions/0038-nfs-client.md has the reasons.
 //!
 //! | RFC 8881 | file |
@@ -22,13 +22,13 @@ mod remote;
 mod results;
 mod session;
 mod slots;
-mod stream;
 mod subject;
 mod transfers;
+mod transport;
 mod verdict;
 
 pub use config::{Access, Config, Versions};
 pub use connection::{Action, ClientResults, Input, NfsClient};
 pub use remote::RemoteFile;
 pub use session::Keep;
-pub use stream::{TcpClient, connect};
+pub use transport::{RdmaClient, TcpClient, connect, connect_over, needs, private_data};

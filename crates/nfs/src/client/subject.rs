@@ -25,6 +25,14 @@ pub(super) struct SlotUse {
 }
 
 impl Subject {
+    /// True where the answer has what operations on an open file answer.
+    pub(super) fn is_short(self) -> bool {
+        match self {
+            Self::Settle(_) | Self::Ping(_) | Self::Look(_) | Self::Part(..) => true,
+            Self::Outside | Self::Step(_) => false,
+        }
+    }
+
     /// The slot, if it has one.
     pub(super) fn slot(self) -> Option<SlotUse> {
         match self {
