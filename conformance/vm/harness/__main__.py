@@ -36,7 +36,7 @@ RDMA_SCRIPTS = ("iwarp", "roce")
 RDMA_MORE = ("iwarp_strict",)
 """Scripts that run only by name."""
 VERBS_SCRIPTS = ("verbs_siw", "verbs_rxe")
-NFS_SCRIPTS = ("nfs", "nfs_restart")
+NFS_SCRIPTS = ("nfs", "nfs_restart", "nfs_rdma")
 HARDSHIPS = {"crash": Crash, "contend": Contend, "hundred": Hundred}
 """Commands with one script of the same name each."""
 SCRIPTS_OF = {"run": SCRIPTS, "selftest": SELFTEST_SCRIPTS, "peers": (*PEERS_SCRIPTS, *PEERS_MORE), "rdma": (*RDMA_SCRIPTS, *RDMA_MORE), "verbs": VERBS_SCRIPTS, "nfs": NFS_SCRIPTS}

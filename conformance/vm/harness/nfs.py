@@ -11,6 +11,8 @@ from .process import HarnessError
 from .server import Daemon, Judged
 
 PORT = 2049
+RDMA_PORT = 20049
+ROCE_PORT = 20050
 ENTRIES = 100_000
 """Files of the folders that the guest lists: one stays as it is, one changes meanwhile."""
 
@@ -25,7 +27,7 @@ class Nfs(Judged):
         self._daemon = Daemon(self, binary, "nfs")
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), "NFS_SERVER": SERVER_ADDRESS, "NFS_PORT": str(PORT), "NFS_ENTRIES": str(ENTRIES)}
+        return {**super().environment(), "NFS_SERVER": SERVER_ADDRESS, "NFS_PORT": str(PORT), "NFS_ENTRIES": str(ENTRIES), "NFS_RDMA_PORT": str(RDMA_PORT), "NFS_ROCE_PORT": str(ROCE_PORT)}
 
     def start(self) -> None:
         for name in ("files", "squashed", "fixed", "changing"):
@@ -65,7 +67,9 @@ class Nfs(Judged):
         return self._daemon.shut_down()
 
     def _config(self) -> list[str]:
-        lines = ["[daemon]", "cores = 2", "[[portal]]", 'protocol = "nfs"', f'listen = "{SERVER_ADDRESS}:{PORT}"']
+        lines = ["[daemon]", "cores = 2"]
+        for transport, port in (("tcp", PORT), ("iwarp", RDMA_PORT), ("roce", ROCE_PORT)):
+            lines += ["[[portal]]", 'protocol = "nfs"', f'transport = "{transport}"', f'listen = "{SERVER_ADDRESS}:{port}"']
         for name, squash, options in (("files", "none", ""), ("changing", "none", ""), ("squashed", "root", ""), ("fixed", "none", "?readonly=1")):
             lines += ["[[share]]", f'name = "{name}"', f'url = "dir:{self.folder / name}{options}"', f'squash = "{squash}"']
         return lines

@@ -283,6 +283,45 @@ proptest! {
         prop_assert!(peer.store[..length] == data);
     }
 
+    /// What is no payload of the upper layer's may be in a chunk too, such as the target of a symbolic link (RFC 8267): it is read into the message, between what stands
+    /// in front of it and behind.
+    #[test]
+    fn a_chunk_of_what_is_no_payload(
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..4),
+        length in 1_usize..255,
+        padded in any::<bool>(),
+        data in 1_usize..3000,
+    ) {
+        let mut hostile = Hostile::new(config());
+        let long = "n".repeat(length);
+        let operations = [name("front"), name(&long), write(protocol::pair::aperiodic(data, 7)), name("back")];
+        let whole = rpc(9, &operations);
+        // Behind the call's ten words: a count, a kind and a name of twelve bytes, a kind and a length; behind the name a kind, an offset and a length.
+        let first = 40 + 4 + 4 + 12 + 8;
+        let behind = first + length.next_multiple_of(4);
+        let second = behind + 16;
+        let after = second + data.next_multiple_of(4);
+        let end = if padded { behind } else { first + length };
+        let mut places: Vec<usize> = cuts.iter().map(|cut| first + cut.index(end - first)).collect();
+        places.extend([first, end]);
+        places.sort_unstable();
+        let segment = |from: usize, to: usize, position: usize| {
+            ReadSegment { position: u32::try_from(position).unwrap(), target: source(&hostile.raw, &whole[from..to]) }
+        };
+        let mut reads: Vec<ReadSegment> =
+            places.windows(2).map(|ends| segment(ends[0], ends[1], first)).collect();
+        reads.push(segment(second, second + data, second));
+        let rest = [&whole[..first], &whole[behind..second], &whole[after..]].concat();
+        let call = message(9, Body::Message(Chunks { reads, ..Chunks::default() }), &rest);
+        let answers = hostile.answers(&call);
+        let mut store = Peer::default().store;
+        let _ = expected(&mut store, &operations);
+        let peer = hostile.server.parts().upper;
+        prop_assert_eq!((answers.len(), peer.calls, peer.garbage), (1, 1, 0));
+        prop_assert!(peer.store == store);
+        prop_assert!(answers[0].windows(length).any(|part| part == long.as_bytes()), "the names are answered");
+    }
+
     /// No words make a server panic, or hold more than its bounds.
     #[test]
     fn any_words(

@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use buf::SharedBuf;
 use filesystem::{DirectoryChange, FileErrorKind, FileType, Name, NewObject, Operation, Outcome, Removal};
 
 use super::context::{Env, Flow, Input};
@@ -195,7 +196,10 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: NameStage, input: Input) -> Resul
                 Stage::Name(NameStage::LookingUpParent { export: file.export }),
             );
         }
-        (NameStage::ReadingLink, Outcome::Link(target)) => env.context.out.opaque(&target),
+        (NameStage::ReadingLink, Outcome::Link(target)) => {
+            // A client over RDMA may have named memory for it (RFC 8267).
+            env.context.out.payload(SharedBuf::from(target).into());
+        }
         (NameStage::Creating { export, bitmap }, Outcome::Created(created)) => {
             change_info(env, &created.directory);
             env.context.out.put(&bitmap);

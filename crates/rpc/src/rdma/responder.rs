@@ -65,6 +65,12 @@ enum Stage {
     Decoding,
     /// A payload is read.
     Payload(Fetch),
+    /// A part of the message is read that its upper layer does not take apart, such as the target of a symbolic link; `behind` follows it.
+    Inline {
+        fetch: Fetch,
+        padding: usize,
+        behind: VecDeque<Part>,
+    },
     /// It has ended.
     Over,
 }
@@ -75,8 +81,11 @@ struct Task<A> {
     id: u64,
     xid: u32,
     intake: Intake<A>,
+    longest_item: usize,
     parts: VecDeque<Part>,
     reads: Vec<ReadSegment>,
+    /// Bytes of the message, as it would be without chunks, in front of what comes next of the parts.
+    position: usize,
     stage: Stage,
 }
 
@@ -173,8 +182,10 @@ impl<A: Body> Responder<A> {
             id: self.last_task,
             xid: header.xid,
             intake: Intake::new(self.longest_item),
+            longest_item: self.longest_item,
             parts: VecDeque::new(),
             reads,
+            position: 0,
             stage: Stage::Whole,
         };
         let free = if is_long {
@@ -223,7 +234,7 @@ impl<A: Body> Responder<A> {
     ) {
         let Some(task) = self.tasks.iter_mut().find(|task| task.id == id) else { return };
         match &mut task.stage {
-            Stage::Message(fetch) => {
+            Stage::Message(fetch) | Stage::Inline { fetch, .. } => {
                 fetch.under_way = fetch.under_way.saturating_sub(1);
                 let end = memory.len();
                 task.parts.push_back(Part { memory, at: 0, end, is_receive: false });
@@ -234,6 +245,7 @@ impl<A: Body> Responder<A> {
                 task.intake.deliver(context, memory);
                 if is_done {
                     task.intake.pass_over();
+                    task.position = task.intake.position();
                     task.stage = Stage::Decoding;
                 }
             }
@@ -312,6 +324,17 @@ impl<A: Body> Task<A> {
                 self.stage = Stage::Whole;
                 Progress::Moved
             }
+            Stage::Inline { fetch, padding, behind } if fetch.is_done() => {
+                self.parts.push_back(Part {
+                    memory: Buf::zeroed(*padding),
+                    at: 0,
+                    end: *padding,
+                    is_receive: false,
+                });
+                self.parts.append(behind);
+                self.stage = Stage::Decoding;
+                Progress::Moved
+            }
             Stage::Whole => {
                 self.stage = if is_call(&self.parts, self.xid) {
                     Stage::Decoding
@@ -321,7 +344,7 @@ impl<A: Body> Task<A> {
                 };
                 Progress::Moved
             }
-            Stage::Message(fetch) | Stage::Payload(fetch) => {
+            Stage::Message(fetch) | Stage::Payload(fetch) | Stage::Inline { fetch, .. } => {
                 let Some(from) = fetch.segments.front().copied() else { return Progress::Waits };
                 let length = wire::index(u64::from(from.length));
                 let Some(mut into) = context.upper.memory(length) else { return Progress::Starved };
@@ -336,22 +359,21 @@ impl<A: Body> Task<A> {
     }
 
     fn decode<U: UpperLayer<Arguments = A>>(&mut self, context: &mut Context<'_, U>) -> Progress {
+        let room = self.to_chunk();
         let Some(part) = self.parts.iter_mut().find(|part| part.at < part.end) else {
-            let Taken { want, .. } = self.intake.handle_bytes(context, &[]);
-            match want {
-                Want::Payload(length) => return self.payload(context, length),
-                Want::Bytes => self.intake.finish(context),
-                Want::Nothing => {}
-            }
-            self.stage = Stage::Over;
-            return Progress::Moved;
+            return self.decode_nothing(context);
         };
         let bytes = part.memory.get(part.at..part.end).unwrap_or_default();
+        let bytes = bytes.get(..room.unwrap_or(bytes.len())).unwrap_or(bytes);
+        if bytes.is_empty() {
+            return self.decode_nothing(context);
+        }
         let copied = self.intake.copy(context, bytes);
-        part.at = part.at.saturating_add(copied);
         let rest = bytes.get(copied..).unwrap_or_default();
         let Taken { used, want } = self.intake.handle_bytes(context, rest);
-        part.at = part.at.saturating_add(used);
+        let taken = copied.saturating_add(used);
+        part.at = part.at.saturating_add(taken);
+        self.position = self.position.saturating_add(taken);
         match want {
             Want::Payload(length) => self.payload(context, length),
             Want::Bytes => Progress::Moved,
@@ -360,6 +382,47 @@ impl<A: Body> Task<A> {
                 Progress::Moved
             }
         }
+    }
+
+    /// Bytes up to where the next chunk's data would be.
+    fn to_chunk(&self) -> Option<usize> {
+        let positions = self.reads.iter().map(|read| wire::index(u64::from(read.position)));
+        positions.filter(|position| *position != 0).filter_map(|at| at.checked_sub(self.position)).min()
+    }
+
+    /// No bytes of the message are to come before a chunk, or none at all.
+    fn decode_nothing<U: UpperLayer<Arguments = A>>(&mut self, context: &mut Context<'_, U>) -> Progress {
+        let Taken { want, .. } = self.intake.handle_bytes(context, &[]);
+        match want {
+            Want::Payload(length) => return self.payload(context, length),
+            Want::Bytes => {
+                if self.to_chunk() == Some(0) {
+                    self.read_inline(context);
+                    return Progress::Moved;
+                }
+                self.intake.finish(context);
+            }
+            Want::Nothing => {}
+        }
+        self.stage = Stage::Over;
+        Progress::Moved
+    }
+
+    /// Puts the chunk that is next into the message: what it has is of no payload.
+    fn read_inline<U: UpperLayer<Arguments = A>>(&mut self, context: &mut Context<'_, U>) {
+        let position = self.position;
+        let is_here = |read: &ReadSegment| wire::index(u64::from(read.position)) == position;
+        let segments: Vec<RemoteRegion> =
+            self.reads.extract_if(.., |read| is_here(read)).map(|read| read.target).collect();
+        let length = total(&segments);
+        if length > self.longest_item {
+            let (length, maximum) = (wire::saturate(length), self.longest_item);
+            return self.intake.fail(context, Error::TooLong { length, maximum });
+        }
+        let used = self.parts.iter().take_while(|part| part.at >= part.end).count();
+        let behind = self.parts.split_off(used);
+        let fetch = Fetch { segments: cut(&segments, length), under_way: 0 };
+        self.stage = Stage::Inline { fetch, padding: padding(length), behind };
     }
 
     /// A payload begins: it is read from where the caller has it, or is in the message.

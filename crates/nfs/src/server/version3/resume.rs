@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use buf::SharedBuf;
 use filesystem::{
     Attributes, Created, FileErrorKind, Limits, Operation, Outcome, SetAttributes, Space, Stability, WccData,
     WriteVerifier,
@@ -200,7 +201,8 @@ fn end(env: &mut Env<'_>, tail: Tail, input: Input) -> Result<Flow, Status> {
     put_post(out, Some(&attributes));
     match tail {
         Tail::Access(granted) => out.u32(granted),
-        Tail::Link(target) => out.opaque(&target),
+        // A client over RDMA may have named memory for it (RFC 8267).
+        Tail::Link(target) => out.payload(SharedBuf::from(target).into()),
         Tail::Space(space) => tell_space(out, &space),
         Tail::Information => tell_information(out, &limits, features),
         Tail::Configuration => tell_configuration(out, &limits),
