@@ -105,7 +105,7 @@ class Own(Linerate):
     def __init__(self, folder, driver="auto"):
         self.files = Path(folder) / "files"
         self.files.mkdir(exist_ok=True)
-        text = f'[[portal]]\nprotocol = "nfs"\nlisten = "127.0.0.1:0"\n\n[[share]]\nname = "files"\nurl = "dir:{self.files}"\nsquash = "none"\n'
+        text = f'[[portal]]\nprotocol = "nfs"\nlisten = "127.0.0.1:0"\n\n[[portal]]\nprotocol = "nfs"\ntransport = "iwarp"\nlisten = "127.0.0.1:0"\n\n[[share]]\nname = "files"\nurl = "dir:{self.files}"\nsquash = "none"\n'
         super().__init__(folder, driver=driver, config=text)
 
     def file(self, name, size=SIZE):
@@ -118,6 +118,10 @@ class Own(Linerate):
     def url(self, name, options=""):
         """The file's URL."""
         return f"nfs://{self.portals['nfs'].strip()}/files/{name}{options}"
+
+    def over_rdma(self, name, options=""):
+        """The same over software iWARP."""
+        return f"nfs+rdma://{self.portals['nfs-rdma'].strip()}/files/{name}{options}"
 
 
 def noise(folder):
@@ -143,6 +147,11 @@ def tests(folder):
         with Own(place(f"own{options}{driver}".replace("?", "-")), driver) as server:
             server.file("disk.img")
             contract(server.url("disk.img", options))
+
+    def rdma_contract(options):
+        with Own(place(f"rdma{options}".replace("?", "-"))) as server:
+            server.file("disk.img")
+            contract(server.over_rdma("disk.img", options))
 
     def falls_back():
         with Ganesha(place("falls-back"), minors="1") as server:
@@ -260,6 +269,8 @@ def tests(folder):
     for options in ("", "?version=4.1", "?block=4096"):
         yield f"linerate, contract{options}", lambda options=options: own_contract(options, "auto")
     yield "linerate, contract, on epoll", lambda: own_contract("", "epoll")
+    for options in ("", "?version=4.1&crc=1"):
+        yield f"linerate, contract over iWARP{options}", lambda options=options: rdma_contract(options)
     yield "ganesha without 4.2", falls_back
     for make in (Ganesha, Own):
         yield f"{make.__name__.lower()}, copies", lambda make=make: copies(make)

@@ -4,19 +4,21 @@
 Clients do I/O through a recording proxy (`recorder.py`); `tshark` then decodes the capture. It must find each PDU that the traffic is known to
 contain, so that a capture of nothing cannot pass.
 
-Over RDMA it decodes MPA, DDP and RDMAP, and must find every CRC right; of what is above those it has no dissector that knows iWARP.
+Over RDMA it decodes MPA, DDP and RDMAP, and must find every CRC right; above those it knows RPC over RDMA with NFS, and has no dissector of iSER's or NVMe's messages that knows iWARP.
 
     run.py              both protocols, over TCP and over RDMA, on a Linerate of its own
     run.py --peer tgt   Debian's tgt instead, iSCSI only: proves the runner
     run.py --keep DIR   keeps the captures
 """
 import argparse
+import os
 import shutil
 import socket
 import struct
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -36,8 +38,13 @@ NVME = {"0": "ICReq", "1": "ICResp", "4": "CapsuleCmd", "5": "CapsuleResp", "7":
 NVME_WRITES = {"9": "R2T", "6": "H2CData"}
 # RFC 5040 §4.3, by the dissector's number. An initiator or host sends no RDMA Write.
 RDMA = {"0x00": "RDMA Write", "0x01": "RDMA Read Request", "0x02": "RDMA Read Response", "0x03": "Send", "0x04": "Send with Invalidate"}
+# The same with RPC above, whose memory is taken back by who has named it (RFC 8166 §4.2).
+RPC_RDMA = {number: word for number, word in RDMA.items() if word != "Send with Invalidate"}
+# RFC 8881 §16.2, and of RFC 7862 §15.
+NFS_RDMA = {"42": "EXCHANGE_ID", "43": "CREATE_SESSION", "58": "RECLAIM_COMPLETE", "53": "SEQUENCE", "22": "PUTFH", "24": "PUTROOTFH", "15": "LOOKUP", "10": "GETFH",
+            "9": "GETATTR", "18": "OPEN", "25": "READ", "38": "WRITE", "5": "COMMIT", "4": "CLOSE", "44": "DESTROY_SESSION", "57": "DESTROY_CLIENTID"}
 # What would take the data of iWARP's messages for something of its own.
-NOT_ABOVE_IWARP = ("rpcordma", "smb_direct")
+ABOVE_IWARP = ("rpcordma", "smb_direct")
 # Bytes of the headers in a capture file, and where in an IPv4 header the source stands.
 PCAP_HEADER, PACKET_HEADER, TCP_IP, IP_SOURCE = 24, 16, 40, 12
 # Tests of libiscsi's suite whose PDUs are all well formed, and which between them use most commands.
@@ -57,11 +64,11 @@ def command(*arguments):
 class Decoder:
     """tshark on one capture with one protocol on the server's port."""
 
-    def __init__(self, path, port, protocol):
-        self.protocol = protocol
+    def __init__(self, path, port, protocol, above=None):
+        self.protocol, self.above = protocol, above
         if protocol == "iwarp_mpa":
             # Found by what a stream begins with, whatever the port.
-            how = ["-o", "tcp.try_heuristic_first:TRUE", *[word for other in NOT_ABOVE_IWARP for word in ("--disable-protocol", other)]]
+            how = ["-o", "tcp.try_heuristic_first:TRUE", *[word for other in ABOVE_IWARP if other != above for word in ("--disable-protocol", other)]]
         else:
             how = ["-d", f"tcp.port=={port},{protocol}"]
         self.base = ["tshark", "-n", "-r", str(path), *how]
@@ -81,7 +88,7 @@ class Decoder:
             unknown += " || nvme-tcp.unknown_data"
         unknown = self.lines(unknown, *fields)
         wrong = self.wrong_crcs() if self.protocol == "iwarp_mpa" else []
-        cut = self.cut_short() if self.protocol == "iscsi" else set()
+        cut = self.cut_short() if self.protocol == "iscsi" else self.placed() if self.above == "rpcordma" else set()
         error = [line for line in error if line.split("\t")[0] not in cut]
         return [f"error: {line[:200]}" for line in error] + [f"not decoded: {line[:200]}" for line in unknown] + wrong
 
@@ -100,6 +107,12 @@ class Decoder:
         commands = self.lines("iscsi.opcode == 0x01", "frame.number", "iscsi.scsicommand.expecteddatatransferlength")
         allowed = dict(line.split("\t") for line in commands)
         return {frame for frame, length, command in map(str.split, answers) if allowed.get(command) == length}
+
+    def placed(self):
+        """Frames with the reply to a READ whose data went by RDMA Write: over iWARP the dissector does not join the two, and calls the reply cut short behind the
+        length of the data. That must be as much as the reply says was written to the chunk (RFC 8166 §3.4.6)."""
+        answers = self.lines("_ws.malformed && rpc.msgtyp == 1 && rpcordma.writes_count == 1", "frame.number", "rpcordma.rdma_length", "nfs.read.data_length")
+        return {frame for frame, written, length in (line.split("\t") for line in answers) if set(length.split(",")) == {written}}
 
     def check(self, opcode, demanded):
         """Fails on any complaint, and on any PDU that should be there and is not."""
@@ -151,6 +164,12 @@ class Wire:
     demanded: dict
     # Where in the client's second segment a byte is changed to see whether that is noticed: where a PDU begins, or within what a CRC covers.
     planted: int = 0
+    # The protocol above iWARP's that the dissector knows.
+    above: str | None = None
+    # Of other fields, what must be seen.
+    also: dict = field(default_factory=dict)
+    # How long the message is that bytes begin with, where the dissector wants each to begin a segment.
+    message: Callable[[bytes], int] | None = None
 
 
 def garble(path, planted):
@@ -171,13 +190,14 @@ def capture(account, name, wire, traffic):
     """Traffic through a recorder, the dissector's verdict, and whether the dissector can say no."""
     with temporary_folder() as folder:
         path = Path(folder) / "capture.pcap"
-        decoder = Decoder(path, wire.address.rsplit(":", 1)[1], wire.protocol)
+        decoder = Decoder(path, wire.address.rsplit(":", 1)[1], wire.protocol, wire.above)
         with account.test(name):
-            with Recorder(path, wire.address, fpdu if wire.opcode.startswith("iwarp") else None) as recorder:
+            with Recorder(path, wire.address, wire.message) as recorder:
                 traffic(recorder.address, Path(folder))
             if capture.keep:
                 shutil.copy(path, Path(capture.keep) / f"{name.replace(' ', '-').replace(',', '')}.pcap")
-            decoder.check(wire.opcode, wire.demanded)
+            for opcode, demanded in {wire.opcode: wire.demanded, **wire.also}.items():
+                decoder.check(opcode, demanded)
         with account.test(f"{name}: a planted {'wrong byte' if wire.planted else 'PDU of no known kind'} is noticed"):
             garble(path, wire.planted)
             if not decoder.complaints():
@@ -213,8 +233,29 @@ def own_captures(account, server):
 def rdma_captures(account, server):
     """Linerate's own clients over RDMA, with CRCs: there an error of a byte is one."""
     for words, url in (("iser", server.iser("disk")), ("nvme+rdma", server.nvme_rdma("disk"))):
-        wire = Wire("iwarp_mpa", address_of(url), "iwarp_rdma.opcode", RDMA, planted=24)
+        wire = Wire("iwarp_mpa", address_of(url), "iwarp_rdma.opcode", RDMA, planted=24, message=fpdu)
         capture(account, f"own client, {words}, CRCs", wire, lambda portal, folder, url=url: own_clients(portal, url, folder, "?crc=1"))
+
+
+def nfs_rdma_capture(account):
+    """Linerate's own client of NFS over RDMA, with CRCs: messages, and chunks that are read and written."""
+    with temporary_folder() as place:
+        folder = Path(place)
+        files = folder / "files"
+        files.mkdir()
+        with (files / "disk.img").open("wb") as image:
+            image.truncate(SIZE)
+        text = f'[[portal]]\nprotocol = "nfs"\ntransport = "iwarp"\nlisten = "127.0.0.1:0"\n\n[[share]]\nname = "files"\nurl = "dir:{files}"\nsquash = "none"\n'
+        with Linerate(folder, config=text) as server:
+            def traffic(portal, scratch):
+                source = scratch / "source.raw"
+                source.write_bytes(os.urandom(SIZE))
+                remote = f"nfs+rdma://{portal}/files/disk.img?crc=1"
+                command(linerate_binary(), "copy", f"file:{source}", remote, "--overwrite", "--verify")
+                command(linerate_binary(), "bench", remote, "--rw", "randrw", "--bs", "512", "--runtime", "0.1", "--overwrite")
+
+            wire = Wire("iwarp_mpa", server.portals["nfs-rdma"].strip(), "nfs.opcode", NFS_RDMA, planted=24, above="rpcordma", also={"iwarp_rdma.opcode": RPC_RDMA}, message=fpdu)
+            capture(account, "own client, NFS over RDMA, CRCs", wire, traffic)
 
 
 def main():
@@ -231,6 +272,7 @@ def main():
             if not arguments.peer:
                 own_captures(account, server)
                 rdma_captures(account, server)
+                nfs_rdma_capture(account)
     return account.close()
 
 

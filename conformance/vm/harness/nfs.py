@@ -21,6 +21,8 @@ class Nfs(Judged):
     """`linerate serve` with shares: one that the guest's root may do everything in, one of many files, one where root is nobody, one that can only be read."""
 
     expects_losses = True
+    script_seconds = 1200.0
+    """A script does the same by several versions, or by several transports."""
 
     def __init__(self, network: Network, folder: Path, binary: Path) -> None:
         super().__init__(network, folder)

@@ -11,11 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Server, begin, program, run, run_in_vain, stamped, succeeded, until};
+use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 const HOWTO: &str = include_str!("../../../docs/howto/nfs.md");
 const SECTORS: u64 = 6000;
 const BYTES: u64 = SECTORS * 512;
+
+const RDMA: [&str; 6] =
+    ["--nfs-rdma", "127.0.0.1:0", "--nfs-roce", "127.0.0.1:20049", "--roce-udp-port", "0"];
 
 /// A server of a folder with a file in it.
 struct Share {
@@ -26,13 +30,17 @@ struct Share {
 
 impl Share {
     fn start() -> Self {
+        Self::with(&[])
+    }
+
+    fn with(arguments: &[&str]) -> Self {
         let folder = tempdir().unwrap();
         let files = folder.path().join("files");
         std::fs::create_dir(&files).unwrap();
         // Root of a client is nobody.
         open_to_all(&files, 0o777);
         open_to_all(folder.path(), 0o777);
-        let server = serve(folder.path(), "127.0.0.1:0");
+        let server = serve(folder.path(), "127.0.0.1:0", arguments);
         let portal = server.portal("nfs").unwrap();
         let share = Self { folder, server, portal };
         share.file("disk.img", BYTES);
@@ -50,10 +58,19 @@ impl Share {
     fn url(&self, file: &str) -> String {
         format!("nfs://{}/files/{file}", self.portal)
     }
+
+    /// The same over RDMA: over iWARP, with its checksums, and over RoCE.
+    fn rdma_urls(&self, file: &str) -> [String; 3] {
+        let iwarp = format!("nfs+rdma://{}/files/{file}", self.server.portal("nfs-rdma").unwrap());
+        let roce = self.server.portal("nfs-roce").unwrap();
+        let udp = self.server.portal("udp").unwrap().port();
+        let roce = format!("nfs+rdma://{roce}/files/{file}?transport=roce&udp_port={udp}");
+        [iwarp.clone(), format!("{iwarp}?crc=1&version=4.1"), roce]
+    }
 }
 
-fn serve(folder: &Path, portal: &str) -> Server {
-    Server::start(folder, &["files=dir:files", "--nfs", portal])
+fn serve(folder: &Path, portal: &str, arguments: &[&str]) -> Server {
+    Server::start(folder, &[&["files=dir:files", "--nfs", portal], arguments].concat())
 }
 
 fn open_to_all(path: &Path, mode: u32) {
@@ -79,6 +96,58 @@ fn data_goes_in_and_comes_out_by_both_versions() {
 }
 
 #[test]
+fn data_goes_in_and_comes_out_over_rdma() {
+    let share = Share::with(&RDMA);
+    let (source, served) = (share.folder.path().join("source"), share.folder.path().join("files/disk.img"));
+    for (seed, url) in (1..).zip(share.rdma_urls("disk.img")) {
+        let from = stamped(&source, SECTORS, seed);
+        run(&["copy", &from, &url, "--overwrite", "--verify", "--connections", "3", "--depth", "5"]);
+        assert!(std::fs::read(&source).unwrap() == std::fs::read(&served).unwrap(), "{url}");
+        for same in [&url, &share.url("disk.img")] {
+            assert!(run(&["compare", &from, same]).starts_with("equal: 3072000 bytes"), "{same}");
+        }
+        assert!(run(&["check", &url, "--overwrite", "--bytes", "1M"]).starts_with("1048576 bytes kept"));
+        for load in [&["--bs", "4k"][..], &["--bs", "256k", "--qd", "4"]] {
+            let arguments = ["bench", &url, "--rw", "randrw", "--overwrite", "--runtime", "0.3", "--json"];
+            let counted: Value = serde_json::from_str(&run(&[&arguments, load].concat())).unwrap();
+            assert_eq!(counted["errors"], 0, "{counted}");
+            assert!(counted["read"]["ios"].as_u64() > Some(10), "{counted}");
+        }
+        run(&["zero", &url, "--overwrite"]);
+        assert!(std::fs::read(&served).unwrap().iter().all(|byte| *byte == 0), "{url}");
+    }
+    let said = std::fs::read_to_string(share.folder.path().join("server.log")).unwrap();
+    for expected in ["a session, over NFS/RDMA\n", "a session, over NFS/RDMA on RoCE\n"] {
+        assert!(said.contains(expected), "{expected:?} is missing in {said}");
+    }
+    // Whoever comes to the portal of another transport hears so soon.
+    let iwarp = share.server.portal("nfs-rdma").unwrap();
+    run_in_vain(&["inspect", &format!("nfs://{iwarp}/files/disk.img?timeout=2s")]);
+    run_in_vain(&["inspect", &format!("nfs+rdma://{}/files/disk.img?timeout=2s", share.portal)]);
+    share.server.stop();
+}
+
+/// Killed over iWARP under a load that verifies: the queue pair that follows goes on with the session of the one before.
+#[test]
+fn a_server_over_rdma_that_is_killed_and_comes_back_is_waited_for() {
+    let Share { folder, server, .. } = Share::with(&RDMA);
+    // Its ports are known now; one that was chosen by the system is not kept for anybody.
+    let [tcp, iwarp] = ["nfs", "nfs-rdma"].map(|kind| server.portal(kind).unwrap().to_string());
+    server.stop();
+    let start = || serve(folder.path(), &tcp, &["--nfs-rdma", &iwarp]);
+    let server = start();
+    let url = format!("nfs+rdma://{iwarp}/files/disk.img?reconnect=120s&timeout=60s");
+    let load =
+        begin(&["bench", &url, "--rw", "randrw", "--verify", "--overwrite", "--runtime", "6", "--json"]);
+    let file = folder.path().join("files/disk.img");
+    until(|| std::fs::read(&file).unwrap().iter().any(|byte| *byte != 0).then_some(()));
+    server.kill();
+    let server = start();
+    succeeded(load.wait_with_output().unwrap());
+    server.stop();
+}
+
+#[test]
 fn a_file_at_a_server_is_served_once_more() {
     let share = Share::start();
     let front = tempdir().unwrap();
@@ -99,14 +168,14 @@ fn a_server_that_is_killed_and_comes_back_is_waited_for() {
     // Its port is known now; a port that was chosen by the system is not kept for anybody.
     server.stop();
     let portal = portal.to_string();
-    let server = serve(folder.path(), &portal);
+    let server = serve(folder.path(), &portal, &[]);
     let url = format!("nfs://{portal}/files/disk.img?reconnect=120s&timeout=60s");
     let load =
         begin(&["bench", &url, "--rw", "randrw", "--verify", "--overwrite", "--runtime", "6", "--json"]);
     let file = folder.path().join("files/disk.img");
     until(|| std::fs::read(&file).unwrap().iter().any(|byte| *byte != 0).then_some(()));
     server.kill();
-    let server = serve(folder.path(), &portal);
+    let server = serve(folder.path(), &portal, &[]);
     succeeded(load.wait_with_output().unwrap());
     server.stop();
 }
@@ -152,21 +221,25 @@ fn the_commands_of_the_howto_work() {
     let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
     let blocks = section.split("\n```sh\n").skip(1).map(|block| block.split_once("```").unwrap().0);
     let lines: Vec<&str> = blocks.flat_map(str::lines).collect();
-    let share = Share::start();
+    let share = Share::with(&RDMA);
+    let iwarp = share.server.portal("nfs-rdma").unwrap();
     std::fs::remove_file(share.folder.path().join("files/disk.img")).unwrap();
     stamped(&share.folder.path().join("image.raw"), SECTORS, 6);
     let files = share.folder.path().join("files").display().to_string();
     let address = share.portal.to_string();
     let path = format!("{}:{}", Path::new(program()).parent().unwrap().display(), env!("PATH"));
     let mut gateways = 0;
-    for line in &lines {
+    // What the kernel mounts, it mounts in the virtual machine.
+    for line in lines.iter().filter(|line| !line.starts_with("mount ")) {
         let command = line
             .replace("/srv/files", &files)
             .replace("nfs://127.0.0.1/", &format!("nfs://{address}/"))
+            .replace("nfs+rdma://127.0.0.1/", &format!("nfs+rdma://{iwarp}/"))
             .replace("size=10G", "size=10M")
             .replace("--runtime 5", "--runtime 1");
         if let Some(words) = line.strip_prefix("linerate serve files=") {
-            assert_eq!(words, "dir:/srv/files --nfs 127.0.0.1:2049 &");
+            let portals = words.strip_prefix("dir:/srv/files --nfs 127.0.0.1:2049");
+            assert!(matches!(portals, Some(" &" | " --nfs-rdma 127.0.0.1:20049 &")), "{words}");
             continue;
         }
         if let Some(words) = command.strip_prefix("linerate serve ") {
@@ -185,7 +258,7 @@ fn the_commands_of_the_howto_work() {
         let output = shell.current_dir(share.folder.path()).output().unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    assert_eq!((lines.len(), gateways), (5, 1), "{lines:?}");
+    assert_eq!((lines.len(), gateways), (10, 1), "{lines:?}");
     share.server.stop();
 }
 
