@@ -424,7 +424,7 @@ impl Core {
             pair.ok_or(Refusal("there is no memory for another queue pair, or its packets are too long"))?;
         let (listener, local) = (listening.id, SocketAddr::new(local.ip(), service));
         let accepted = Accepted { listener, endpoint: name, local, peer };
-        let (id, owner) = (pair.id(), self.owner(&listening.role, now, accepted, pair)?);
+        let (id, owner) = (pair.id(), self.owner(&listening.role, now, accepted, pair));
         socket.with(|socket| socket.insert(Joining { id, name: OwnerName::Own(name), owner }));
         self.welcome(&listening.role, name);
         Ok(())
@@ -437,10 +437,10 @@ impl Core {
         now: Instant,
         accepted: Accepted,
         pair: roce::Connection,
-    ) -> Result<Box<dyn queue_pairs::Owner>, Refusal> {
+    ) -> Box<dyn queue_pairs::Owner> {
         let hub = Rc::clone(&self.volumes.hub);
         let pool = &self.volumes.hub.pool;
-        Ok(match role {
+        match role {
             ListenerRole::Nfs(portal) => {
                 let peer = self.nfs_peer(portal, accepted.peer);
                 let connection = NfsService::<RoceNfs>::connect(peer, pair, now);
@@ -455,7 +455,7 @@ impl Core {
                 let connection = NvmeController::<RoceController>::connect(portal, pair, pool, now);
                 Box::new(Driver::<NvmeController<RoceController>>::new(hub, accepted, connection))
             }
-        })
+        }
     }
 
     /// Decides about those who want queue pairs of adapters, and lets go of owners that are gone.
@@ -494,8 +494,7 @@ impl Core {
         let pair = owners.accept(request, needs, Account::apart(&self.volumes.hub.pool))?;
         let accepted =
             Accepted { listener: listening.id, endpoint: name, local: request.local, peer: request.from };
-        let (id, owner) =
-            (pair.id(), self.adapter_owner(&listening.role, now, accepted, pair).map_err(told)?);
+        let (id, owner) = (pair.id(), self.adapter_owner(&listening.role, now, accepted, pair));
         owners.insert(NewOwner { id, name, owner });
         self.welcome(&listening.role, name);
         Ok(())
@@ -508,10 +507,10 @@ impl Core {
         now: Instant,
         accepted: Accepted,
         pair: AdapterPair,
-    ) -> Result<Box<dyn AdapterOwner>, Refusal> {
+    ) -> Box<dyn AdapterOwner> {
         let hub = Rc::clone(&self.volumes.hub);
         let pool = &self.volumes.hub.pool;
-        Ok(match role {
+        match role {
             ListenerRole::Nfs(portal) => {
                 let peer = self.nfs_peer(portal, accepted.peer);
                 let connection = NfsService::<AdapterNfs>::connect(peer, pair, now);
@@ -530,7 +529,7 @@ impl Core {
                 let connection = NvmeController::<AdapterController>::connect(portal, pair, pool, now);
                 Box::new(Driver::<NvmeController<AdapterController>>::new(hub, accepted, connection))
             }
-        })
+        }
     }
 
     fn nfs_peer<'a>(&'a self, portal: &'a NfsPortal, address: SocketAddr) -> NfsPeer<'a> {

@@ -29,7 +29,7 @@ fn headings(above: &str) -> Vec<&'static str> {
 fn every_scheme_has_its_options() {
     assert_eq!(headings("Schemes"), url::SCHEMES);
     let memory: &[&str] = &source::MEMORY_OPTIONS;
-    let options: [(&str, &[&str]); 10] = [
+    let options: [(&str, &[&str]); 11] = [
         ("null", memory),
         ("ram", memory),
         ("file", &source::FILE_OPTIONS),

@@ -66,11 +66,7 @@ enum Stage {
     /// A payload is read.
     Payload(Fetch),
     /// A part of the message is read that its upper layer does not take apart, such as the target of a symbolic link; `behind` follows it.
-    Inline {
-        fetch: Fetch,
-        padding: usize,
-        behind: VecDeque<Part>,
-    },
+    Inline { fetch: Fetch, padding: usize, behind: VecDeque<Part> },
     /// It has ended.
     Over,
 }
