@@ -5,6 +5,7 @@
 . ./iscsi_lib.sh
 . ./nvme_lib.sh
 . ./peers_lib.sh
+. ./nfs_lib.sh
 
 # The machine's own programs, with the machine's own C library; libibverbs and librdmacm are the guest's.
 linerate=(/linerate/host/loader --library-path /linerate/host /linerate/host/linerate)
@@ -12,14 +13,24 @@ suite=(/linerate/host/loader --library-path /linerate/host /linerate/host/verbs-
 volume_suite=(/linerate/host/loader --library-path /linerate/host /linerate/host/contract)
 
 CONTRACT_PORT=7471
+NFS_RDMA_PORT=20049
 VERBS_CONFIG=/tmp/verbs.toml
 SIZE_MIB=32
 # How long a command may take: on a busy machine the guest stands still for seconds.
 PATIENCE=100s
 
-# serve_verbs: Linerate serves two volumes by both protocols, on the adapter.
+# serve_verbs: Linerate serves two volumes by both protocols, and a folder, on the adapter.
 serve_verbs() {
+    mkdir -p /tmp/verbs && truncate -s ${SIZE_MIB}M /tmp/verbs/disk.img || return
     cat > $VERBS_CONFIG <<END
+[[portal]]
+protocol = "nfs"
+transport = "rdma"
+listen = "$GUEST_ADDRESS:$NFS_RDMA_PORT"
+[[share]]
+name = "files"
+url = "dir:/tmp/verbs"
+squash = "none"
 [[portal]]
 protocol = "iscsi"
 transport = "rdma"
@@ -75,13 +86,34 @@ kernel_iser() {
     done
 }
 
+# kernel_nfs: the kernel's NFS client on Linerate's portal.
+kernel_nfs() {
+    local at=/tmp/mounted
+    mkdir -p $at
+    random_file /tmp/source 4
+    need kernel-nfs/mount mount.nfs "$GUEST_ADDRESS:/files" $at -o "vers=4.2,port=$NFS_RDMA_PORT,proto=rdma"
+    check kernel-nfs/copy cp /tmp/source $at/copy
+    check kernel-nfs/fio fio_verify $at/fio --bs=64k --size=8m
+    check kernel-nfs/fio-small fio_verify $at/fio-small --bs=4k --size=1m
+    drop_caches
+    check kernel-nfs/compare cmp /tmp/source $at/copy
+    check kernel-nfs/remove rm $at/copy $at/fio $at/fio-small
+    check kernel-nfs/unmount umount $at
+    rm -f /tmp/source
+}
+
 # portal_of URL: where its name is discovered.
 portal_of() { echo "${1%/*/*}?transport=rdma"; }
 
-# client NAME URL MEBIBYTES [FAULT…]: Linerate's client. It discovers, fills the volume, reads it back, and keeps the contract of volumes, but for the peer's known faults.
+# client NAME URL MEBIBYTES [FAULT…]: Linerate's client discovers the volume and uses it.
 client() {
+    check "$1/discover" "${linerate[@]}" discover "$(portal_of "$2")"
+    use_volume "$@"
+}
+
+# use_volume NAME URL MEBIBYTES [FAULT…]: Linerate's client fills the volume, reads it back, and keeps the contract of volumes, but for the peer's known faults.
+use_volume() {
     local name=$1 url="$2?transport=rdma&timeout=$PATIENCE" size=$3
-    check "$name/discover" "${linerate[@]}" discover "$(portal_of "$2")"
     random_file /tmp/source "$size"
     check "$name/copy" "${linerate[@]}" copy file:/tmp/source "$url" --overwrite
     check "$name/compare" "${linerate[@]}" compare file:/tmp/source "$url"
@@ -135,12 +167,14 @@ verbs() {
     check contract timeout 600 "${suite[@]}" "$GUEST_ADDRESS:$CONTRACT_PORT" "$@"
     start_nvme
     start_iscsid
-    modprobe -a nvme_rdma ib_iser
+    modprobe -a nvme_rdma ib_iser nfsv4 rpcrdma
     need serve serve_verbs
     client itself-nvme "$(nvme_url file)" "$SIZE_MIB"
     client itself-iser "$(iser_url ram)" "$SIZE_MIB"
+    use_volume itself-nfs "nfs+rdma://$GUEST_ADDRESS:$NFS_RDMA_PORT/files/disk.img" "$SIZE_MIB"
     kernel_nvme
     kernel_iser
+    kernel_nfs
     check stop stop_verbs
     check howto howto
     kernel_targets

@@ -147,6 +147,37 @@ fn a_server_over_rdma_that_is_killed_and_comes_back_is_waited_for() {
     server.stop();
 }
 
+/// A client that is gone without a word is waited for when the server starts again, for as long as its lease: each command takes its leave, whatever came of it.
+#[test]
+fn nothing_of_a_client_stays_at_the_server() {
+    let Share { folder, server, portal } = Share::with(&RDMA);
+    // Its ports are known now; for one that was chosen by the system nothing is kept.
+    let iwarp = server.portal("nfs-rdma").unwrap().to_string();
+    server.stop();
+    let server = serve(folder.path(), &portal.to_string(), &["--nfs-rdma", &iwarp]);
+    let share = Share { folder, server, portal };
+    share.file("odd.img", 1000);
+    let state = share.folder.path().join("state/nfs-server");
+    let records = || {
+        let entries = std::fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().file_name());
+        entries.filter(|name| name.to_string_lossy().starts_with("clients-")).count()
+    };
+    let front = tempdir().unwrap();
+    for url in [share.url("disk.img"), format!("nfs+rdma://{iwarp}/files/disk.img")] {
+        run(&["inspect", &url]);
+        run(&["bench", &url, "--runtime", "0.2"]);
+        run(&["copy", &url, "null:8M", "--connections", "3"]);
+        let gateway = Server::start(front.path(), &[&format!("gw={url}"), "--cores", "2"]);
+        assert_ne!(records(), 0, "a client that is there is on record");
+        gateway.stop();
+        for file in ["none.img", "odd.img"] {
+            run_in_vain(&["inspect", &url.replace("disk.img", file)]);
+        }
+        until(|| (records() == 0).then_some(()));
+    }
+    share.server.stop();
+}
+
 #[test]
 fn a_file_at_a_server_is_served_once_more() {
     let share = Share::start();

@@ -32,6 +32,10 @@ pub trait Endpoint {
     fn handle_timeout(&mut self, now: Instant);
     /// The stream has been connected (dialled endpoints only; accepted ones begin connected).
     fn handle_connected(&mut self, now: Instant, local: SocketAddr, peer: SocketAddr);
+    /// Whoever moves the bytes is about to end. True if the peer is to hear something first, and to answer: the stream is cut off a moment later if that has not closed it by then.
+    fn handle_shutdown(&mut self, _now: Instant) -> bool {
+        false
+    }
     /// The stream has ended, or could not be connected. The endpoint stays until [`is_idle`](Self::is_idle).
     fn handle_ended(&mut self, now: Instant, how: Ended);
     /// Does what has come from inside since the last turn: completions, commands, messages.

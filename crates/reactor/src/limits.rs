@@ -83,6 +83,8 @@ pub(crate) const LAST_SENDS: Duration = Duration::from_secs(5);
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 /// How long endpoints of sockets for datagrams may take to say that the loop ends, and to hear the answers: a word that was lost is said again after a second.
 pub(crate) const LAST_DATAGRAMS: Duration = Duration::from_millis(1500);
+/// How long streams may take to say to their peers that the loop ends, and to hear the answers: three round trips to another continent, and a little.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(1500);
 /// How long endpoints may take to become idle when the loop ends.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(5);
 /// Times that the service is asked again within one turn before the sockets get a look in.

@@ -156,10 +156,18 @@ impl Streams {
         });
     }
 
-    /// The loop ends, and with it every stream.
+    /// The loop ends, and with it every stream: at once, or when its endpoint has said so to its peer.
     pub(crate) fn end_all(&mut self, core: &mut CoreIo) {
         for slot in self.connections.slots() {
-            self.end(core, slot, Ended::ByUs);
+            let open = self.connection(slot).filter(|connection| connection.phase == Phase::Open);
+            if let Some(connection) = open
+                && connection.endpoint.handle_shutdown(core.now)
+            {
+                connection.deadline.get_or_insert(core.now + limits::LAST_WORDS);
+                self.touch(slot);
+            } else {
+                self.end(core, slot, Ended::ByUs);
+            }
         }
     }
 

@@ -47,8 +47,8 @@ pub const CALL_TIME: Duration = Duration::from_mins(1);
 /// Bytes of an RPC-over-RDMA message that every peer receives (RFC 8166 §3.3.2), and no more unless it says so while the connection is set up (RFC 8797).
 pub const INLINE: usize = 1024;
 
-/// Bytes of a message that is received here: arguments and results of most operations fit, and a receive is a page.
-pub const RDMA_RECEIVE: usize = 4096;
+/// Bytes of a message that is received here: a block of 4 KiB fits with the call or the reply that it belongs to, and for no shorter message memory is named. Sizes are said in KiB (RFC 8797).
+pub const RDMA_RECEIVE: usize = 5 << 10;
 
 /// Chunks in a list, at most: as many operations with a payload as a call may have. Clients name one.
 pub const CHUNKS: usize = 16;

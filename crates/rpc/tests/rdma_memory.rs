@@ -109,13 +109,13 @@ fn what_fits_into_a_message_goes_in_it() {
 #[test]
 fn long_calls_and_replies() {
     let mut both = both();
-    let mut long: Vec<Operation> = (0..14).map(|_| name(&"n".repeat(255))).collect();
+    let mut long: Vec<Operation> = (0..14).map(|_| name(&"n".repeat(400))).collect();
     long.extend(many().into_iter().take(1));
     long.push(Operation::Read { offset: 0, count: 5001 });
     long.truncate(16);
     let mut longer = long.clone();
     longer[13] = Operation::Read { offset: 1, count: 6 };
-    let all: Vec<Operation> = (0..16).map(|_| name(&"m".repeat(255))).collect();
+    let all: Vec<Operation> = (0..16).map(|_| name(&"m".repeat(400))).collect();
     let mut store = Peer::default().store;
     for (tag, operations) in [(1, &long), (2, &longer), (3, &all)] {
         both[0].handle_input(NOW, compound(tag, operations));
@@ -127,7 +127,7 @@ fn long_calls_and_replies() {
     assert_eq!((both[0].queue_pair_ref().regions(), both[1].parts().upper.garbage), (0, 0));
     // The last: the message is read, and the reply is written.
     let done = both[1].queue_pair_ref().log();
-    let message = 40 + 4 + 16 * (8 + 256);
+    let message = 40 + 4 + 16 * (8 + 400);
     assert_eq!(lengths(&done)[done.len() - 3..], [Some(message), Some(message - 40 + 24), None]);
 }
 
@@ -602,7 +602,7 @@ fn errors_and_foreign_replies() {
 fn calls_back_name_no_memory() {
     let mut both = both();
     both[1].handle_input(NOW, compound(1, &[name("fits")]));
-    both[1].handle_input(NOW, compound(2, &[Operation::Write { offset: 0, data: vec![0; 5000], behind: 0 }]));
+    both[1].handle_input(NOW, compound(2, &[Operation::Write { offset: 0, data: vec![0; 5100], behind: 0 }]));
     run(&mut both);
     let replies = &both[1].parts().upper.replies;
     let of = |tag: u64| replies.iter().find(|reply| reply.results.tag == tag).unwrap().outcome;

@@ -65,6 +65,9 @@ impl<C: Carried<Input = Input, Action = Action>> ClientRole for NfsRole<C> {
     type Connection = C;
     type Info = Info;
 
+    /// A client that has not taken leave is waited for when its server starts again (RFC 8881 §8.4.2).
+    const TAKES_LEAVE: bool = true;
+
     #[inline]
     fn input(input: LinkInput) -> Input {
         match input {

@@ -177,7 +177,8 @@ impl NfsClient {
     /// Sends the first call.
     pub fn start(&mut self, now: Instant, channel: &mut Channel<ClientResults>) {
         self.heard = now;
-        self.deadline = Some(now + self.config.command_time);
+        // A little less than whoever waits for it has: so what it is told is why.
+        self.deadline = Some(now + self.config.command_time.saturating_sub(self.config.command_time / 16));
         self.step(now, channel);
     }
 
@@ -239,10 +240,22 @@ impl NfsClient {
                 self.step(now, channel);
             }
             Mounting::Later => self.put_off(now, status),
-            Mounting::Failed(reason) => self.fail(now, channel, Loss::State, reason),
+            Mounting::Failed(reason) => self.refused(now, channel, reason),
             Mounting::Lost(verdict) => self.lost(now, channel, verdict, status),
             Mounting::Mounted(file) => self.mounted(now, channel, file),
         }
+    }
+
+    /// The file cannot be opened. Whoever wants it hears so, and nothing of this client stays at the server.
+    fn refused(&mut self, now: Instant, channel: &mut Channel<ClientResults>, reason: String) {
+        if self.mount.session.is_none() {
+            return self.fail(now, channel, Loss::State, reason);
+        }
+        self.config.keep.put(Remains { minor: Some(self.mount.minor), ..Remains::default() });
+        self.actions.push_back(Action::Failed { reason });
+        self.life = if self.mount.file.is_some() { Life::Draining } else { Life::DestroyingSession };
+        self.deadline = Some(now + LEAVE_TIME);
+        self.leave(now, channel);
     }
 
     /// Tries again a little later.

@@ -116,7 +116,7 @@ impl Decoder for Arguments {
                 Step::Payload(length)
             }
             3 => {
-                self.operations.push(Operation::Name(reader.string(255)?.into()));
+                self.operations.push(Operation::Name(reader.string(400)?.into()));
                 Step::Next
             }
             other => return Err(Error::NotInEnumeration(other)),
@@ -174,7 +174,7 @@ impl Decoder for Results {
                 Step::Next
             }
             3 => {
-                self.outcomes.push(Outcome::Name(reader.string(255)?.into()));
+                self.outcomes.push(Outcome::Name(reader.string(400)?.into()));
                 Step::Next
             }
             other => return Err(Error::NotInEnumeration(other)),

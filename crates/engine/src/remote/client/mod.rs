@@ -41,6 +41,9 @@ pub(crate) trait ClientRole {
     /// What is known once it is open.
     type Info;
 
+    /// The far end is to hear that the connection ends, even where the whole process does: what it keeps for a client that has just gone is in others' way.
+    const TAKES_LEAVE: bool = false;
+
     /// What a link asks for, in the connection's words.
     fn input(input: LinkInput) -> <Self::Connection as Carried>::Input;
 
@@ -175,6 +178,17 @@ impl<R: ClientRole> Client<R> {
         if self.purpose.strong_count() == 0 {
             self.link.push(LinkInput::Disconnect);
         }
+    }
+
+    /// The process ends. True if the far end is to hear that first.
+    fn shut_down(&mut self, now: Instant) -> bool {
+        let Some(connection) = self.connection.as_mut().filter(|_| R::TAKES_LEAVE && !self.ended) else {
+            return false;
+        };
+        if connection.close_reason().is_none() {
+            connection.take_input(now, R::input(LinkInput::Disconnect));
+        }
+        true
     }
 
     /// The transport has ended.

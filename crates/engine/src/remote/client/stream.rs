@@ -47,6 +47,10 @@ where
         self.connect(now);
     }
 
+    fn handle_shutdown(&mut self, now: Instant) -> bool {
+        self.shut_down(now)
+    }
+
     fn handle_ended(&mut self, now: Instant, how: Ended) {
         self.end(now, how);
     }
