@@ -496,7 +496,7 @@ fn grace_without_end_is_given_up() {
         });
     }));
     world.connect(None);
-    world.pass(Duration::from_secs(29));
+    world.pass(Duration::from_secs(28));
     assert!(world.is_connected());
     world.pass(Duration::from_secs(3));
     assert!(!world.is_connected());
