@@ -103,7 +103,7 @@ pub struct Clients {
     last: u32,
     bytes: usize,
     /// Those that nobody has confirmed, by age.
-    unconfirmed: BTreeSet<(Instant, ClientId)>,
+    unconfirmed: BTreeSet<ClientId>,
 }
 
 impl Clients {
@@ -227,7 +227,7 @@ impl Clients {
         let exchanged = answer(client, &record);
         self.bytes = self.bytes.saturating_add(record.own_bytes());
         self.records.insert(client, record);
-        self.unconfirmed.insert((now, client));
+        self.unconfirmed.insert(client);
         Ok(exchanged)
     }
 
@@ -241,7 +241,7 @@ impl Clients {
     pub fn confirm(&mut self, client: ClientId) {
         let Some(record) = self.records.get_mut(&client) else { return };
         record.confirmation = Confirmation::Confirmed;
-        self.unconfirmed.remove(&(record.lease.renewed(), client));
+        self.unconfirmed.remove(&client);
         let records = self.owners.entry(record.owner.id.clone()).or_default();
         records.confirmed = Some(client);
         if records.unconfirmed == Some(client) {
@@ -253,7 +253,7 @@ impl Clients {
     pub fn remove(&mut self, client: ClientId) -> Option<Client> {
         let record = self.records.remove(&client)?;
         self.bytes = self.bytes.saturating_sub(record.own_bytes());
-        self.unconfirmed.remove(&(record.lease.renewed(), client));
+        self.unconfirmed.remove(&client);
         if let Some(records) = self.owners.get_mut(&record.owner.id) {
             for place in [&mut records.confirmed, &mut records.unconfirmed] {
                 if *place == Some(client) {
@@ -269,7 +269,7 @@ impl Clients {
 
     /// The unconfirmed record that was made first: what goes when there is no room.
     pub fn oldest_unconfirmed(&self) -> Option<ClientId> {
-        self.unconfirmed.first().map(|(_, client)| *client)
+        self.unconfirmed.first().copied()
     }
 }
 

@@ -489,3 +489,36 @@ fn a_flood_of_unconfirmed_clients_costs_nobody_a_record() {
     assert!(bench.server.clients() <= crate::limits::CLIENTS);
     assert!(bench.open('a', one, 1, READING).is_ok());
 }
+
+/// A CREATE_SESSION that fails renews the record that it does not confirm; that must neither keep the record's place among those that make room, nor leave it there when
+/// another confirms it.
+#[test]
+fn a_session_that_is_refused_confirms_nothing_and_costs_nobody_a_record() {
+    let mut bench = Bench::new(&[], 1);
+    let exchange = |number: u32| {
+        let owner = Owner {
+            id: number.to_be_bytes().into(),
+            verifier: Verifier([1; 8]),
+            principal: Principal::User(1),
+        };
+        Call::ExchangeId(owner, Purpose::Establish)
+    };
+    let Ok(Answer::Exchanged(one)) = bench.call('a', exchange(1)) else { panic!("no client ID") };
+    bench.pass(Duration::from_secs(1));
+    let attributes = ChannelAttributes {
+        max_request: 4096,
+        max_response: 4096,
+        max_response_cached: 1024,
+        max_operations: 8,
+        max_requests: 0,
+    };
+    let principal = Principal::User(1);
+    let request = SessionRequest { client: one.client, sequence: one.sequence, principal, attributes };
+    assert_eq!(bench.call('a', Call::CreateSession(request)).unwrap_err(), Status::INVAL);
+    bench.create_session(one.client, one.sequence + 1).unwrap();
+    bench.call('a', Call::ReclaimComplete(one.client, ReclaimScope::Global)).unwrap();
+    for number in 2..20_000 {
+        bench.call('x', exchange(number)).unwrap();
+    }
+    assert!(bench.open('a', one.client, 1, READING).is_ok());
+}
