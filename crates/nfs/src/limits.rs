@@ -44,6 +44,8 @@ pub const FINGERPRINT: usize = 512;
 pub const LEASE_SECONDS: u32 = 90;
 /// The lease.
 pub const LEASE: Duration = Duration::from_secs(90);
+/// How long grace lasts at most: twice the lease, for those who are reclaiming when the first is over (RFC 8881 §8.4.2.1), as Linux' server.
+pub const GRACE: Duration = Duration::from_mins(3);
 /// How often a connection tells the group that its client was there: an eighth of the lease, by which leases end later.
 pub const RENEWAL: Duration = Duration::from_millis(11_250);
 /// How long state outlives its lease when nobody wants what it holds: as Linux' server.

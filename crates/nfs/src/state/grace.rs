@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use protocol::Instant;
 
 use super::stable::StableRecord;
-use crate::limits::LEASE;
+use crate::limits::{GRACE, LEASE, RENEWAL};
 use crate::v4::ClientId;
 
 /// Where the grace period stands.
@@ -20,11 +20,22 @@ pub enum Phase {
     Over,
 }
 
+/// Whether somebody has reclaimed, and has not said RECLAIM_COMPLETE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovery {
+    /// Nobody.
+    Over,
+    /// Somebody whose lease runs.
+    UnderWay,
+}
+
 /// The grace period.
 #[derive(Debug)]
 pub struct Grace {
     phase: Phase,
     ends: Instant,
+    /// When it ends whoever reclaims.
+    latest: Instant,
     /// Those that may reclaim, with the name of their records; those that have said RECLAIM_COMPLETE are out.
     waiting: BTreeMap<Vec<u8>, ClientId>,
     /// Records of those that came back, which have newer ones.
@@ -40,7 +51,7 @@ impl Grace {
         let superseded = records.iter().map(|record| record.client);
         let superseded = superseded.filter(|client| !waiting.values().any(|kept| kept == client)).collect();
         let phase = if records.is_empty() { Phase::Over } else { Phase::Running };
-        Self { phase, ends: now + LEASE, waiting, superseded }
+        Self { phase, ends: now + LEASE, latest: now + GRACE, waiting, superseded }
     }
 
     /// Where it stands.
@@ -63,9 +74,21 @@ impl Grace {
         }
     }
 
-    /// Time has passed.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        if self.phase == Phase::Running && now >= self.ends {
+    /// Those that may reclaim and have not said RECLAIM_COMPLETE.
+    pub fn waiting(&self) -> impl Iterator<Item = &[u8]> {
+        self.waiting.keys().map(Vec::as_slice)
+    }
+
+    /// True when it ends unless somebody is still reclaiming.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.phase == Phase::Running && now >= self.ends
+    }
+
+    /// Its time has come. Somebody who has come back and is not done has a little longer, but not forever.
+    pub fn handle_due(&mut self, now: Instant, recovery: Recovery) {
+        if recovery == Recovery::UnderWay && now < self.latest {
+            self.ends = (now + RENEWAL).min(self.latest);
+        } else {
             self.phase = Phase::Ending;
         }
     }
@@ -126,8 +149,23 @@ mod tests {
     fn whoever_does_not_come_back_in_time_loses_its_record() {
         let mut grace = Grace::new(Instant::ZERO, &records());
         grace.complete(&1_u64.to_be_bytes());
-        grace.handle_timeout(Instant::ZERO + LEASE);
+        assert!(grace.is_due(Instant::ZERO + LEASE));
+        grace.handle_due(Instant::ZERO + LEASE, Recovery::Over);
         assert!(!grace.may_reclaim(&2_u64.to_be_bytes()));
         assert_eq!((grace.phase(), grace.to_remove()), (Phase::Ending, vec![ClientId(2), ClientId(1)]));
+    }
+
+    #[test]
+    fn whoever_reclaims_has_longer_but_not_forever() {
+        let mut grace = Grace::new(Instant::ZERO, &records());
+        let mut now = Instant::ZERO + LEASE;
+        while now < Instant::ZERO + GRACE {
+            assert!(grace.is_due(now));
+            grace.handle_due(now, Recovery::UnderWay);
+            assert_eq!(grace.phase(), Phase::Running);
+            now = grace.poll_timeout().unwrap();
+        }
+        grace.handle_due(now, Recovery::UnderWay);
+        assert_eq!((grace.phase(), now), (Phase::Ending, Instant::ZERO + GRACE));
     }
 }

@@ -13,7 +13,7 @@ use protocol::{Group, GroupMessage, Instant};
 use super::answers::{Answers, Verdict as CallVerdict};
 use super::clients::{Clients, Confirmation, Holding, Owner, Purpose};
 use super::create_slot::Verdict;
-use super::grace::{Grace, Phase};
+use super::grace::{Grace, Phase, Recovery};
 use super::holdings::{Hindrance, Holdings, Outcome, Recall, Release};
 use super::lease::Standing;
 use super::messages::{
@@ -492,9 +492,29 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
         Ok(Answer::Done)
     }
 
-    /// Removes the records of those that did not come back, and then ends grace.
+    /// Clients that have reclaimed something and have not said RECLAIM_COMPLETE: no record says so of them.
+    fn recovering(&self) -> Vec<ClientId> {
+        let known = self.grace.waiting().filter_map(|owner| self.clients.confirmed_of(owner));
+        known.filter(|client| self.holdings.has_state(*client)).collect()
+    }
+
+    /// Grace ends when its time has come and nobody reclaims any more whose lease runs.
+    fn look_at_grace(&mut self, now: Instant) {
+        if self.grace.is_due(now) {
+            let active = self.recovering().into_iter().any(|client| !self.gives_way(now, client));
+            self.grace.handle_due(now, if active { Recovery::UnderWay } else { Recovery::Over });
+        }
+    }
+
+    /// Removes the records of those that did not come back, and then ends grace. Whoever was not done with reclaiming goes with what it has: after another restart
+    /// nobody would wait for it (RFC 8881 §8.4.3).
     fn end_grace(&mut self) {
         if self.grace.phase() != Phase::Ending {
+            return;
+        }
+        let left: Vec<Result<(), Hindrance>> =
+            self.recovering().into_iter().map(|client| self.leave(client)).collect();
+        if left.iter().any(Result::is_err) {
             return;
         }
         let progress: Vec<Progress> =
@@ -520,6 +540,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
                 self.holdings.give_back(&loan, from);
                 if let Some(client) = self.holdings.client_of(&loan) {
                     self.go_on_leaving(client);
+                    self.end_grace();
                 }
                 if !self.parked.is_empty() {
                     self.settle(now);
@@ -600,7 +621,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Group for Server<M, F> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.grace.handle_timeout(now);
+        self.look_at_grace(now);
         self.look_at_leases(now);
         self.retry = self.retry.filter(|retry| *retry > now);
         self.settle(now);

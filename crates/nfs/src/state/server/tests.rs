@@ -386,6 +386,52 @@ fn a_record_that_cannot_be_kept_holds_its_client_up() {
     bench.call('a', Call::ReclaimComplete(one, ReclaimScope::Global)).unwrap();
 }
 
+/// Whoever reclaims when grace would be over is waited for: without a record for what it has, a second restart would give that to others within its lease.
+#[test]
+fn grace_waits_for_those_who_reclaim() {
+    let mut bench = Bench::new(&[], 1);
+    bench.client(1);
+    let other = bench.client(2);
+    bench.call('b', Bench::opening(other, 1, 8, READING)).unwrap();
+    let mut bench = restarted(&bench);
+    let [one, two] = [1, 2].map(|name| bench.establish(name, 1));
+    bench.call('a', Call::ReclaimComplete(one, ReclaimScope::Global)).unwrap();
+    bench.call('b', reclaiming(two, 8, READING)).unwrap();
+    // Its lease runs until an eighth after the first grace.
+    bench.pass(LEASE);
+    assert_eq!(bench.server.phase(), Phase::Running);
+    bench.notice('b', Notice::Renew(two));
+    bench.call('b', reclaiming(two, 9, READING)).unwrap();
+    bench.call('b', Call::ReclaimComplete(two, ReclaimScope::Global)).unwrap();
+    assert_eq!((bench.server.phase(), bench.stable.contains_key(&two)), (Phase::Over, true));
+}
+
+/// Whoever never says that it is done keeps nobody waiting longer than that, and has nothing afterwards that no record tells of.
+#[test]
+fn whoever_does_not_end_reclaiming_loses_what_it_has() {
+    for renews in [false, true] {
+        let mut bench = Bench::new(&[], 1);
+        bench.client(1);
+        let mut bench = restarted(&bench);
+        let one = bench.establish(1, 1);
+        bench.call('a', reclaiming(one, 8, ALONE)).unwrap();
+        let two = bench.client(2);
+        let open = Bench::opening(two, 1, 8, ALONE);
+        let mut seconds = 0;
+        while bench.server.phase() != Phase::Over {
+            assert_eq!(bench.call('b', open.clone()).unwrap_err(), Status::GRACE);
+            bench.pass(Duration::from_secs(10));
+            seconds += 10;
+            for client in [Some(two), renews.then_some(one)].into_iter().flatten() {
+                bench.notice('a', Notice::Renew(client));
+            }
+        }
+        assert_eq!(seconds, if renews { 180 } else { 110 });
+        assert_eq!(bench.call('b', open).map(drop), Ok(()));
+        assert_eq!(bench.call('a', reclaiming(one, 9, READING)).unwrap_err(), Status::EXPIRED);
+    }
+}
+
 #[test]
 fn a_restarted_client_loses_what_its_earlier_incarnation_had() {
     let mut bench = Bench::new(&[], 1);
