@@ -79,6 +79,7 @@ pub(crate) struct Connection<'a> {
     pub(crate) shared: &'a mut Shared,
     pub(crate) slots: &'a mut HeldSlots,
     pub(crate) identity: &'a ServerIdentity,
+    pub(crate) now: Instant,
 }
 
 impl Running {
@@ -270,6 +271,7 @@ impl Running {
         if sequence.cache && connection.slots.reply_bytes() >= CONNECTION_REPLIES {
             return Err(Status::DELAY);
         }
+        connection.slots.give_back_stale(connection.now, sequence.session, sequence.slot);
         let Some(loan) = connection.slots.get_mut(sequence.session, sequence.slot) else {
             self.current = Current::Sequence(sequence);
             return Ok(Flow::Done);

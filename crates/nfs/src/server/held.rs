@@ -4,14 +4,15 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use filesystem::OpenId;
+use protocol::Instant;
 
 use super::exports::FileKey;
-use crate::limits::LOANS;
+use crate::limits::{LEASE, LOANS, RENEWAL, RENEWED_CLIENTS};
 use crate::state::loans::Loan;
 use crate::state::messages::{Call, Notice, SlotLoan, StateidLoan, StateidUse};
 use crate::state::opens::check_seqid;
 use crate::v4::types::StateidKind;
-use crate::v4::{Modes, SessionId, Status};
+use crate::v4::{ClientId, Modes, SessionId, Status};
 
 /// A loan that is being used, until [`HeldLoans::end_use`].
 pub type Use = Loan<FileKey>;
@@ -168,12 +169,49 @@ impl HeldLoans {
 #[derive(Debug, Default)]
 pub struct HeldSlots {
     slots: BTreeMap<(SessionId, u32), SlotLoan>,
+    /// When the group last heard from here that each client was there.
+    told: BTreeMap<ClientId, Instant>,
+    returned: VecDeque<Notice<FileKey>>,
 }
 
 impl HeldSlots {
     /// The group has lent a slot.
     pub fn lend(&mut self, session: SessionId, number: u32, loan: SlotLoan) {
+        self.remember(loan.client, loan.renewed);
         self.slots.insert((session, number), loan);
+    }
+
+    fn remember(&mut self, client: ClientId, when: Instant) {
+        if self.told.len() >= RENEWED_CLIENTS && !self.told.contains_key(&client) {
+            self.told.clear();
+        }
+        let told = self.told.entry(client).or_insert(when);
+        *told = when.max(*told);
+    }
+
+    /// A client is there: what the group is to be told, every [`RENEWAL`].
+    pub fn renew(&mut self, now: Instant, client: ClientId) -> Option<Notice<FileKey>> {
+        if self.told.get(&client).is_some_and(|told| now < *told + RENEWAL) {
+            return None;
+        }
+        self.remember(client, now);
+        Some(Notice::Renew(client))
+    }
+
+    /// Gives back a slot whose client's lease may be over, as far as is known here: the group has perhaps given its state to others already, and has to be asked
+    /// before the client hears that its lease runs. A slot in use stays: there is no such answer to a retry.
+    pub fn give_back_stale(&mut self, now: Instant, session: SessionId, number: u32) {
+        let Some(loan) = self.slots.get(&(session, number)) else { return };
+        let is_fresh = self.told.get(&loan.client).is_some_and(|told| now < *told + LEASE);
+        if !is_fresh && !loan.slot.is_busy() {
+            let notice = self.recall(session, number);
+            self.returned.push_back(notice);
+        }
+    }
+
+    /// What goes back to the group.
+    pub fn poll_returned(&mut self) -> Option<Notice<FileKey>> {
+        self.returned.pop_front()
     }
 
     /// A slot, if it is here.
@@ -227,7 +265,9 @@ mod tests {
     use super::*;
     use crate::server::exports::FileSystemId;
     use crate::state::opens::OpenIds;
-    use crate::v4::{ClientId, Stateid, StateidOther};
+    use crate::state::sessions::ChannelAttributes;
+    use crate::state::slot::{Fingerprint, Slot};
+    use crate::v4::{Principal, Stateid, StateidOther};
 
     fn file(number: u8) -> FileKey {
         FileKey { filesystem: FileSystemId(1), handle: FileHandle::from([number; 16]) }
@@ -277,6 +317,36 @@ mod tests {
         assert!(held.poll_returned().is_some() && held.is_empty());
         held.recall(by);
         assert!(held.poll_returned().is_some());
+    }
+
+    /// Unless the group has heard of a client lately, it may have given its state away: a slot of it goes back, and is asked for.
+    #[test]
+    fn a_slot_of_a_client_that_was_away_goes_back() {
+        let attributes = ChannelAttributes {
+            max_request: 4096,
+            max_response: 4096,
+            max_response_cached: 0,
+            max_operations: 8,
+            max_requests: 4,
+        };
+        let session = SessionId([1; 16]);
+        let lent = |when| SlotLoan { slot: Slot::new(), client: ClientId(1), attributes, renewed: when };
+        let mut held = HeldSlots::default();
+        let start = Instant::from_nanos(1);
+        held.lend(session, 0, lent(start));
+        held.lend(session, 1, lent(start));
+        // Whoever was there a moment ago need not be told of.
+        assert!(held.renew(start, ClientId(1)).is_none());
+        held.give_back_stale(start + LEASE.saturating_sub(core::time::Duration::from_nanos(1)), session, 0);
+        assert!(held.poll_returned().is_none());
+        let busy = Fingerprint { len: 1, sum: 1, principal: Principal::Nobody };
+        let _executes = held.get_mut(session, 1).unwrap().slot.begin(1, busy);
+        for slot in [0, 1] {
+            held.give_back_stale(start + LEASE, session, slot);
+        }
+        assert!(matches!(held.poll_returned(), Some(Notice::ReturnSlot(_, 0, _))));
+        assert!(held.poll_returned().is_none() && held.len() == 1);
+        assert!(held.renew(start + LEASE, ClientId(1)).is_some());
     }
 
     #[test]

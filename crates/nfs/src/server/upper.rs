@@ -19,9 +19,9 @@ use super::held::{HeldLoans, HeldSlots};
 use super::identity::ServerIdentity;
 use super::task::Task;
 use super::version3::{Mounting, Running as Procedure};
-use crate::limits::{ARGUMENTS, CONNECTION_SLOTS, OVERDRAFT, RENEWAL, RENEWED_CLIENTS};
+use crate::limits::{ARGUMENTS, CONNECTION_SLOTS, OVERDRAFT};
 use crate::mount;
-use crate::state::messages::{Answer, Call, Notice, Reply, Request as GroupRequest};
+use crate::state::messages::{Answer, Call, Reply, Request as GroupRequest};
 use crate::v3;
 use crate::v4::compound::Compound;
 use crate::v4::{ClientId, Principal};
@@ -146,8 +146,6 @@ pub struct NfsServer {
     last: u32,
     starved: VecDeque<u64>,
     actions: VecDeque<Action>,
-    /// When the group was last told of each client.
-    renewed: BTreeMap<ClientId, Instant>,
     caller: Option<Arc<Credentials>>,
     argument_bytes: usize,
     /// Those of them that lie in memory of the pool.
@@ -183,7 +181,6 @@ impl NfsServer {
             last: 0,
             starved: VecDeque::new(),
             actions: VecDeque::new(),
-            renewed: BTreeMap::new(),
             caller: None,
             argument_bytes: 0,
             payload_bytes: 0,
@@ -276,15 +273,15 @@ impl NfsServer {
 
     fn advance(&mut self, now: Instant, channel: &mut Channel<NoBody>, key: u64, event: Option<Event>) {
         let Some(mut pending) = self.pending.remove(&key) else { return };
-        let mut connection =
-            Connection { shared: &mut self.shared, slots: &mut self.slots, identity: &self.identity };
+        let Self { shared, slots, identity, .. } = self;
+        let mut connection = Connection { shared, slots, identity, now };
         let before = pending.running.client();
         let wait = pending.running.advance(&mut connection, event);
         pending.at = None;
         if let Some(client) = pending.running.client().filter(|_| before.is_none()) {
             self.renew(now, client);
         }
-        while let Some(notice) = self.shared.loans.poll_returned() {
+        while let Some(notice) = self.shared.loans.poll_returned().or_else(|| self.slots.poll_returned()) {
             self.group(GroupRequest::Notice(notice));
         }
         match wait {
@@ -321,13 +318,8 @@ impl NfsServer {
 
     /// Tells the group now and then that a client is there.
     fn renew(&mut self, now: Instant, client: ClientId) {
-        let due = self.renewed.get(&client).is_none_or(|told| now >= *told + RENEWAL);
-        if due {
-            if self.renewed.len() >= RENEWED_CLIENTS {
-                self.renewed.clear();
-            }
-            self.renewed.insert(client, now);
-            self.group(GroupRequest::Notice(Notice::Renew(client)));
+        if let Some(notice) = self.slots.renew(now, client) {
+            self.group(GroupRequest::Notice(notice));
         }
     }
 

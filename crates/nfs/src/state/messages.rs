@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use buf::SharedBuf;
 use filesystem::OpenId;
+use protocol::Instant;
 
 use super::answers::CallKey;
 use super::clients::{Exchanged, Owner, Purpose};
@@ -221,6 +222,8 @@ pub struct SlotLoan {
     pub client: ClientId,
     /// The session's attributes.
     pub attributes: ChannelAttributes,
+    /// When it was lent: the client's lease runs from then.
+    pub renewed: Instant,
 }
 
 /// What a call came to.

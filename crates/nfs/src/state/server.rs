@@ -391,7 +391,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
                     record.lease.renew(now);
                 }
                 self.grow(client, 0, slot.reply_bytes());
-                Ok(Answer::Slot(SlotLoan { slot, client, attributes }))
+                Ok(Answer::Slot(SlotLoan { slot, client, attributes, renewed: now }))
             }
             Taken::Recall(holder) => {
                 self.messages.push_back(GroupMessage { to: holder, message: Reply::RecallSlot(id, slot) });
