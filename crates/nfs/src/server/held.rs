@@ -24,6 +24,8 @@ struct Held {
     stateid: Option<StateidLoan<FileKey>>,
     uses: usize,
     recalled: bool,
+    /// How often it was lent.
+    times: u32,
 }
 
 /// What a stateid that came with an operation is good for.
@@ -44,7 +46,7 @@ pub enum Resolved {
 #[derive(Debug, Default)]
 pub struct HeldLoans {
     held: BTreeMap<Loan<FileKey>, Held>,
-    returned: VecDeque<Loan<FileKey>>,
+    returned: VecDeque<(Loan<FileKey>, u32)>,
 }
 
 impl HeldLoans {
@@ -53,6 +55,7 @@ impl HeldLoans {
         let key = Loan::Stateid(loan.other);
         if let Some(held) = self.held.get_mut(&key) {
             held.stateid = Some(loan);
+            held.times = held.times.saturating_add(1);
             return;
         }
         self.insert(key, Some(loan));
@@ -61,8 +64,9 @@ impl HeldLoans {
     /// The group has lent anonymous access.
     pub fn lend_anonymous(&mut self, file: FileKey, access: Modes) {
         let key = Loan::Anonymous(file, access);
-        if !self.held.contains_key(&key) {
-            self.insert(key, None);
+        match self.held.get_mut(&key) {
+            Some(held) => held.times = held.times.saturating_add(1),
+            None => self.insert(key, None),
         }
     }
 
@@ -73,21 +77,23 @@ impl HeldLoans {
                 self.give_back(unused);
             }
         }
-        self.held.insert(key, Held { stateid, uses: 0, recalled: false });
+        self.held.insert(key, Held { stateid, uses: 0, recalled: false, times: 1 });
     }
 
     /// The group wants a loan back.
     pub fn recall(&mut self, key: Loan<FileKey>) {
         match self.held.get_mut(&key) {
             Some(held) if held.uses > 0 => held.recalled = true,
-            // Also if it went back before the recall came: that does no harm.
-            _ => self.give_back(key),
+            Some(_) => self.give_back(key),
+            // It went back before the recall came.
+            None => {}
         }
     }
 
     fn give_back(&mut self, key: Loan<FileKey>) {
-        self.held.remove(&key);
-        self.returned.push_back(key);
+        if let Some(held) = self.held.remove(&key) {
+            self.returned.push_back((key, held.times));
+        }
     }
 
     /// An operation that was judged by a loan has ended.
@@ -101,7 +107,7 @@ impl HeldLoans {
 
     /// What goes back to the group.
     pub fn poll_returned(&mut self) -> Option<Notice<FileKey>> {
-        self.returned.pop_front().map(Notice::GiveBack)
+        self.returned.pop_front().map(|(loan, times)| Notice::GiveBack(loan, times))
     }
 
     /// Bytes of them.
@@ -315,8 +321,24 @@ mod tests {
         assert!(matches!(held.resolve(named(1, 1, 1), Modes::READ), Ok(Resolved::Ask(_))));
         held.end_use(&by);
         assert!(held.poll_returned().is_some() && held.is_empty());
+        // It is on its way back.
         held.recall(by);
-        assert!(held.poll_returned().is_some());
+        assert!(held.poll_returned().is_none());
+    }
+
+    #[test]
+    fn what_goes_back_says_how_often_it_was_lent() {
+        let mut held = HeldLoans::default();
+        for seqid in 1..=3 {
+            held.lend(loan(seqid));
+        }
+        held.recall(Loan::Stateid(StateidOther([1; 12])));
+        assert!(matches!(held.poll_returned(), Some(Notice::GiveBack(Loan::Stateid(_), 3))));
+        for _ in 0..2 {
+            held.lend_anonymous(file(1), Modes::READ);
+        }
+        held.recall(Loan::Anonymous(file(1), Modes::READ));
+        assert!(matches!(held.poll_returned(), Some(Notice::GiveBack(Loan::Anonymous(..), 2))));
     }
 
     /// Unless the group has heard of a client lately, it may have given its state away: a slot of it goes back, and is asked for.

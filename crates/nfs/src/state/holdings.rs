@@ -131,8 +131,8 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Holdings<M, F> {
     }
 
     /// A loan came back.
-    pub fn give_back(&mut self, loan: &Loan<F>, from: M) {
-        self.loans.give_back(loan, from);
+    pub fn give_back(&mut self, loan: &Loan<F>, from: M, times: u32) {
+        self.loans.give_back(loan, from, times);
     }
 
     /// Whose state a loan is of; nobody's for anonymous access.

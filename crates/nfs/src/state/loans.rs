@@ -2,6 +2,9 @@
 //!
 //! A loan lets its holder judge READ and WRITE by itself. Before the group takes back what the loan says, it recalls it, and waits until the
 //! holder has given it back.
+//!
+//! Messages cross: a holder may give back what it has while an answer that lends it again is on its way. So each lending counts, and whoever gives back says how
+//! many of them it had heard of; what is left is still lent.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -24,10 +27,18 @@ enum Standing {
     Recalled,
 }
 
+/// A loan at one holder.
+#[derive(Debug)]
+struct Lending {
+    standing: Standing,
+    /// How often it was lent, and has not come back.
+    times: u32,
+}
+
 /// All loans. `M` names a connection.
 #[derive(Debug)]
 pub struct Loans<M, F> {
-    by_loan: BTreeMap<Loan<F>, BTreeMap<M, Standing>>,
+    by_loan: BTreeMap<Loan<F>, BTreeMap<M, Lending>>,
     by_holder: BTreeMap<M, BTreeSet<Loan<F>>>,
 }
 
@@ -37,15 +48,24 @@ impl<M: Copy + Ord, F: Clone + Ord> Loans<M, F> {
         Self { by_loan: BTreeMap::new(), by_holder: BTreeMap::new() }
     }
 
-    /// Lends. A connection that already has it has it once.
+    /// Lends, perhaps again.
     pub fn lend(&mut self, loan: Loan<F>, to: M) {
         self.by_holder.entry(to).or_default().insert(loan.clone());
-        self.by_loan.entry(loan).or_default().entry(to).or_insert(Standing::Lent);
+        let holders = self.by_loan.entry(loan).or_default();
+        let lending = holders.entry(to).or_insert(Lending { standing: Standing::Lent, times: 0 });
+        lending.times = lending.times.saturating_add(1);
     }
 
-    /// It came back.
-    pub fn give_back(&mut self, loan: &Loan<F>, from: M) {
+    /// It came back, as often as its holder had heard of it. If it was lent once more meanwhile, its holder is to be asked once more.
+    pub fn give_back(&mut self, loan: &Loan<F>, from: M, times: u32) {
         if let Some(holders) = self.by_loan.get_mut(loan) {
+            if let Some(lending) = holders.get_mut(&from) {
+                lending.times = lending.times.saturating_sub(times);
+                lending.standing = Standing::Lent;
+                if lending.times > 0 {
+                    return;
+                }
+            }
             holders.remove(&from);
             if holders.is_empty() {
                 self.by_loan.remove(loan);
@@ -68,9 +88,9 @@ impl<M: Copy + Ord, F: Clone + Ord> Loans<M, F> {
     pub fn recall(&mut self, loan: &Loan<F>, except: Option<M>) -> Vec<M> {
         let holders = self.by_loan.get_mut(loan).into_iter().flatten();
         let holders = holders.filter(|(holder, _)| Some(**holder) != except);
-        let news = holders.filter(|(_, standing)| **standing == Standing::Lent);
-        news.map(|(holder, standing)| {
-            *standing = Standing::Recalled;
+        let news = holders.filter(|(_, lending)| lending.standing == Standing::Lent);
+        news.map(|(holder, lending)| {
+            lending.standing = Standing::Recalled;
             *holder
         })
         .collect()
@@ -80,13 +100,13 @@ impl<M: Copy + Ord, F: Clone + Ord> Loans<M, F> {
     pub fn is_recalled(&self, loan: &Loan<F>) -> bool {
         self.by_loan
             .get(loan)
-            .is_some_and(|holders| holders.values().any(|standing| *standing == Standing::Recalled))
+            .is_some_and(|holders| holders.values().any(|lending| lending.standing == Standing::Recalled))
     }
 
     /// A connection is gone, after all its requests have ended.
     pub fn forget(&mut self, holder: M) {
         for loan in self.by_holder.remove(&holder).unwrap_or_default() {
-            self.give_back(&loan, holder);
+            self.give_back(&loan, holder, u32::MAX);
         }
     }
 
@@ -125,13 +145,27 @@ mod tests {
         assert_eq!(loans.recall(&stateid(1), Some('a')), ['b']);
         assert_eq!(loans.recall(&stateid(1), None), ['a']);
         assert!(loans.recall(&stateid(1), None).is_empty() && loans.is_recalled(&stateid(1)));
+        assert!(!loans.is_recalled(&stateid(2)));
+        loans.give_back(&stateid(1), 'a', 1);
+        assert!(loans.is_lent(&stateid(1), None) && !loans.is_lent(&stateid(1), Some('b')));
+        loans.give_back(&stateid(1), 'b', 1);
+        assert!(!loans.is_lent(&stateid(1), None) && !loans.is_recalled(&stateid(1)));
+    }
+
+    /// An answer that lends again crosses what comes back: the holder has it still.
+    #[test]
+    fn what_is_lent_again_meanwhile_is_still_lent() {
+        let mut loans = Loans::new();
+        loans.lend(stateid(1), 'a');
+        assert_eq!(loans.recall(&stateid(1), None), ['a']);
         // Lending again does not undo a recall.
         loans.lend(stateid(1), 'a');
-        assert!(loans.is_recalled(&stateid(1)) && !loans.is_recalled(&stateid(2)));
-        loans.give_back(&stateid(1), 'a');
-        assert!(loans.is_lent(&stateid(1), None) && !loans.is_lent(&stateid(1), Some('b')));
-        loans.give_back(&stateid(1), 'b');
-        assert!(!loans.is_lent(&stateid(1), None) && !loans.is_recalled(&stateid(1)));
+        assert!(loans.is_recalled(&stateid(1)));
+        loans.give_back(&stateid(1), 'a', 1);
+        assert!(loans.is_lent(&stateid(1), None) && !loans.is_recalled(&stateid(1)));
+        assert_eq!(loans.recall(&stateid(1), None), ['a']);
+        loans.give_back(&stateid(1), 'a', 1);
+        assert!(loans.is_empty() && loans.by_holder.is_empty());
     }
 
     #[test]

@@ -167,8 +167,8 @@ pub enum Notice<F> {
     ReturnSlot(SessionId, u32, Slot),
     /// A slot was asked for, and is being used.
     SlotBusy(SessionId, u32),
-    /// A loan comes back: no request is under way any more that was judged by it.
-    GiveBack(Loan<F>),
+    /// A loan comes back: no request is under way any more that was judged by it. It was lent so often, as far as its holder had heard.
+    GiveBack(Loan<F>, u32),
     /// The client was there.
     Renew(ClientId),
     /// A call of version 3 that was new has this answer.

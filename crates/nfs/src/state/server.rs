@@ -536,8 +536,8 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
                 }
                 self.settle(now);
             }
-            Notice::GiveBack(loan) => {
-                self.holdings.give_back(&loan, from);
+            Notice::GiveBack(loan, times) => {
+                self.holdings.give_back(&loan, from, times);
                 if let Some(client) = self.holdings.client_of(&loan) {
                     self.go_on_leaving(client);
                     self.end_grace();
