@@ -33,6 +33,10 @@ pub const PAYLOAD: u32 = 1 << 20;
 pub const OVERHEAD: u32 = 4096;
 /// The largest request and the largest reply of a session, in bytes (ca_maxrequestsize, ca_maxresponsesize).
 pub const MESSAGE: u32 = PAYLOAD + OVERHEAD;
+/// Bytes of a reply's RPC header, with a verifier of AUTH_NONE (RFC 5531 §9): what a session's sizes count beside the COMPOUND (RFC 8881 §18.36.3).
+pub const REPLY_HEADER: u32 = 24;
+/// Bytes of a result that only tells a failure: its number and its status. So much is left free in every reply, to say that the next result does not fit.
+pub const FAILED_RESULT: u32 = 8;
 /// The smallest request and reply size that a session can be made with, in bytes: less holds no SEQUENCE with an operation (NFS4ERR_TOOSMALL).
 pub const LEAST_MESSAGE: u32 = 512;
 /// The most bytes of a cached reply (ca_maxresponsesize_cached): every reply of operations that change something fits, Linux asks for as much.

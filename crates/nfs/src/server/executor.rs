@@ -297,6 +297,7 @@ impl Running {
         }
         self.context.client = Some(loan.client);
         let Sequence { session, slot, cache, .. } = sequence;
+        let attributes = attributes.for_results();
         self.context.occupied = Some(Occupied { session, slot, cache, attributes });
         let out = &mut self.context.out;
         out.put(&session.0);

@@ -4,7 +4,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::slot::Slot;
-use crate::limits::{CACHED_REPLY, LEAST_MESSAGE, MESSAGE, OPERATIONS, SESSION_COST, SLOT_COST, SLOTS};
+use crate::limits::{
+    CACHED_REPLY, FAILED_RESULT, LEAST_MESSAGE, MESSAGE, OPERATIONS, REPLY_HEADER, SESSION_COST, SLOT_COST,
+    SLOTS,
+};
 use crate::v4::{ClientId, SessionId, Status};
 
 /// `channel_attrs4`, without what concerns RDMA.
@@ -52,6 +55,17 @@ impl ChannelAttributes {
             max_operations: self.max_operations.min(OPERATIONS),
             max_requests: self.max_requests.min(SLOTS),
         })
+    }
+
+    /// What is left of replies for results: the sizes count the RPC header (RFC 8881 §18.36.3), and there is always room to say that a result does not fit.
+    #[must_use]
+    pub fn for_results(self) -> Self {
+        let other = REPLY_HEADER.saturating_add(FAILED_RESULT);
+        Self {
+            max_response: self.max_response.saturating_sub(other),
+            max_response_cached: self.max_response_cached.saturating_sub(other),
+            ..self
+        }
     }
 
     /// Bytes that a session of these attributes counts for, beside the replies that its slots keep.

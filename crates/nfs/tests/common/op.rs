@@ -38,12 +38,17 @@ pub fn exchange_id(owner: &[u8], verifier: u8, flags: u32) -> Op {
 }
 
 pub fn create_session(client: ClientId, sequence: u32, slots: u32) -> Op {
+    create_session_of(client, sequence, slots, 1 << 21)
+}
+
+/// A session whose replies are no longer than this, in bytes.
+pub fn create_session_of(client: ClientId, sequence: u32, slots: u32, response: u32) -> Op {
     operation(OpNumber::CREATE_SESSION, move |out| {
         out.u64(client.0);
         out.u32(sequence);
         out.u32(0);
         for _ in 0..2 {
-            for word in [0, 1 << 21, 1 << 21, 4096, 64, slots, 0] {
+            for word in [0, 1 << 21, response, 4096, 64, slots, 0] {
                 out.u32(word);
             }
         }
