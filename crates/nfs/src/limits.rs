@@ -72,7 +72,7 @@ pub const SLOT_COST: usize = 96;
 /// Bytes that an open counts for beside its owner, with its place in every table.
 pub const OPEN_COST: usize = 512;
 /// Bytes that a lock stateid counts for beside its owner.
-pub const LOCK_COST: usize = 384;
+pub const LOCK_COST: usize = 768;
 /// Bytes that one locked range counts for.
 pub const RANGE_COST: usize = 48;
 /// Requests of connections that may wait in the group for loans or records; beyond that they are answered NFS4ERR_DELAY.
