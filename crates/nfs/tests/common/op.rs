@@ -227,11 +227,16 @@ pub fn read(stateid: Stateid, offset: u64, count: u32) -> Op {
 }
 
 pub fn write(stateid: Stateid, offset: u64, data: &[u8]) -> Op {
+    write_as(stateid, offset, 2, data)
+}
+
+/// A WRITE with a `stable_how4`.
+pub fn write_as(stateid: Stateid, offset: u64, stability: u32, data: &[u8]) -> Op {
     let data = data.to_vec();
     operation(OpNumber::WRITE, move |out| {
         put_stateid(out, stateid);
         out.u64(offset);
-        out.u32(2);
+        out.u32(stability);
         out.opaque(&data);
     })
 }
@@ -365,10 +370,19 @@ pub fn downgrade(stateid: Stateid, access: u32, deny: u32) -> Op {
 }
 
 pub fn lock_new(kind: u32, offset: u64, length: u64, open: Stateid, owner: &[u8]) -> Op {
+    lock_first(kind, false, (offset, length), open, owner)
+}
+
+pub fn lock_reclaim(kind: u32, offset: u64, length: u64, open: Stateid, owner: &[u8]) -> Op {
+    lock_first(kind, true, (offset, length), open, owner)
+}
+
+/// The first LOCK of an owner.
+fn lock_first(kind: u32, reclaim: bool, (offset, length): (u64, u64), open: Stateid, owner: &[u8]) -> Op {
     let owner = owner.to_vec();
     operation(OpNumber::LOCK, move |out| {
         out.u32(kind);
-        out.put(&false);
+        out.put(&reclaim);
         out.u64(offset);
         out.u64(length);
         out.put(&true);
