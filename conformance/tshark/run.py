@@ -4,9 +4,11 @@
 Clients do I/O through a recording proxy (`recorder.py`); `tshark` then decodes the capture. It must find each PDU that the traffic is known to
 contain, so that a capture of nothing cannot pass.
 
+NFS is spoken by libnfs' tools (version 3), by Linerate's own client (4.1 and 4.2), and by scripts that have every procedure and operation once (`nfs_script.py`).
+
 Over RDMA it decodes MPA, DDP and RDMAP, and must find every CRC right; above those it knows RPC over RDMA with NFS, and has no dissector of iSER's or NVMe's messages that knows iWARP.
 
-    run.py              both protocols, over TCP and over RDMA, on a Linerate of its own
+    run.py              all protocols, over TCP and over RDMA, on a Linerate of its own
     run.py --peer tgt   Debian's tgt instead, iSCSI only: proves the runner
     run.py --keep DIR   keeps the captures
 """
@@ -25,6 +27,7 @@ HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent))
 from harness import Account, Linerate, Tgt, linerate_binary, temporary_folder  # noqa: E402
+import nfs_script  # noqa: E402
 from recorder import CLIENT, Recorder, fpdu  # noqa: E402
 
 SIZE = 64 << 20
@@ -43,6 +46,17 @@ RPC_RDMA = {number: word for number, word in RDMA.items() if word != "Send with 
 # RFC 8881 §16.2, and of RFC 7862 §15.
 NFS_RDMA = {"42": "EXCHANGE_ID", "43": "CREATE_SESSION", "58": "RECLAIM_COMPLETE", "53": "SEQUENCE", "22": "PUTFH", "24": "PUTROOTFH", "15": "LOOKUP", "10": "GETFH",
             "9": "GETATTR", "18": "OPEN", "25": "READ", "38": "WRITE", "5": "COMMIT", "4": "CLOSE", "44": "DESTROY_SESSION", "57": "DESTROY_CLIENTID"}
+# RFC 1813 §3.3 and appendix I §5.2, of what a tool calls, and all.
+NFS_TOOLS = {"1": "GETATTR", "3": "LOOKUP", "6": "READ", "7": "WRITE", "8": "CREATE", "17": "READDIRPLUS", "19": "FSINFO"}
+NFS3 = {str(number): word for number, word in enumerate(
+    ("NULL", "GETATTR", "SETATTR", "LOOKUP", "ACCESS", "READLINK", "READ", "WRITE", "CREATE", "MKDIR", "SYMLINK", "MKNOD", "REMOVE", "RMDIR", "RENAME", "LINK", "READDIR",
+     "READDIRPLUS", "FSSTAT", "FSINFO", "PATHCONF", "COMMIT"))}
+MOUNT = {str(number): word for number, word in enumerate(("NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT"))}
+# What is served of RFC 8881 §16.2, and of RFC 7862 §15: docs/protocols/nfs.md.
+NFS41 = NFS_RDMA | {"3": "ACCESS", "6": "CREATE", "11": "LINK", "12": "LOCK", "13": "LOCKT", "14": "LOCKU", "16": "LOOKUPP", "17": "NVERIFY", "21": "OPEN_DOWNGRADE", "23": "PUTPUBFH",
+                    "26": "READDIR", "27": "READLINK", "28": "REMOVE", "29": "RENAME", "31": "RESTOREFH", "32": "SAVEFH", "33": "SECINFO", "34": "SETATTR", "37": "VERIFY",
+                    "41": "BIND_CONN_TO_SESSION", "45": "FREE_STATEID", "52": "SECINFO_NO_NAME", "55": "TEST_STATEID"}
+NFS42 = NFS41 | {"59": "ALLOCATE", "60": "COPY", "62": "DEALLOCATE", "69": "SEEK"}
 # What would take the data of iWARP's messages for something of its own.
 ABOVE_IWARP = ("rpcordma", "smb_direct")
 # Bytes of the headers in a capture file, and where in an IPv4 header the source stands.
@@ -84,6 +98,9 @@ class Decoder:
         fields = ("frame.number", "_ws.col.Info", "_ws.expert.message")
         error = self.lines("_ws.malformed || _ws.expert.severity == error", *fields)
         unknown = f"tcp.len > 0 && !({self.protocol}) && !tcp.segment_data && !tcp.reassembled_in"
+        if self.protocol == "rpc":
+            # Data that no call or answer claims, and calls of programs and answers to calls that the dissector does not know.
+            unknown += " || rpc.unknown_body || (rpc && !(nfs || mount) && !tcp.segment_data) || nfs.opcode == 10044"
         if self.protocol == "nvme-tcp":
             unknown += " || nvme-tcp.unknown_data"
         unknown = self.lines(unknown, *fields)
@@ -258,6 +275,51 @@ def nfs_rdma_capture(account):
             capture(account, "own client, NFS over RDMA, CRCs", wire, traffic)
 
 
+def by_tools(portal, folder):
+    """libnfs' tools: a folder is listed, a file goes in and comes out."""
+    host, port = portal.rsplit(":", 1)
+    url = f"nfs://{host}/files/{{}}?version=3&nfsport={port}&mountport={port}"
+    source, back = folder / "source", folder / "back"
+    source.write_bytes(bytes(range(256)) * 8192)
+    command("nfs-cp", source, url.format("copied"))
+    command("nfs-cp", url.format("copied"), back)
+    command("nfs-ls", url.format(""))
+    if back.read_bytes() != source.read_bytes():
+        raise RuntimeError("what came back is not what went in")
+
+
+def by_own_client(portal, folder, version):
+    """Linerate's own client: a copy each way, and small requests."""
+    source = folder / "source.raw"
+    source.write_bytes(os.urandom(SIZE))
+    remote = f"nfs://{portal}/files/disk.img?version={version}"
+    command(linerate_binary(), "copy", f"file:{source}", remote, "--overwrite", "--verify")
+    command(linerate_binary(), "bench", remote, "--rw", "randrw", "--bs", "512", "--runtime", "0.1", "--overwrite")
+
+
+def nfs_captures(account):
+    """NFS 3 with MOUNT, 4.1 and 4.2, by tools and by scripts. A planted byte changes the first word of a call: what follows is none."""
+    with temporary_folder() as place:
+        folder = Path(place)
+        files = folder / "files"
+        files.mkdir()
+        with (files / "disk.img").open("wb") as image:
+            image.truncate(SIZE)
+        text = f'[[portal]]\nprotocol = "nfs"\nlisten = "127.0.0.1:0"\n\n[[share]]\nname = "files"\nurl = "dir:{files}"\nsquash = "none"\n'
+        with Linerate(folder, config=text) as server:
+            address = server.portals["nfs"].strip()
+            tools = Wire("rpc", address, "nfs.procedure_v3", NFS_TOOLS, also={"mount.procedure_v3": {"1": "MNT"}})
+            capture(account, "libnfs, NFS 3", tools, by_tools)
+            every = Wire("rpc", address, "nfs.procedure_v3", NFS3, also={"mount.procedure_v3": MOUNT})
+            capture(account, "scripted, NFS 3 and MOUNT", every, lambda portal, _: nfs_script.version3(portal, "files"))
+            for minor, operations in ((1, NFS41), (2, NFS42)):
+                also = {"nfs.minorversion": {str(minor): f"version 4.{minor}"}}
+                own = Wire("rpc", address, "nfs.opcode", NFS_RDMA, also=also)
+                capture(account, f"own client, NFS 4.{minor}", own, lambda portal, scratch, minor=minor: by_own_client(portal, scratch, f"4.{minor}"))
+                every = Wire("rpc", address, "nfs.opcode", operations, also=also)
+                capture(account, f"scripted, NFS 4.{minor}", every, lambda portal, _, minor=minor: nfs_script.version4(portal, "files", minor))
+
+
 def main():
     """Parses the command line and runs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -271,6 +333,7 @@ def main():
             iscsi_captures(account, server)
             if not arguments.peer:
                 own_captures(account, server)
+                nfs_captures(account)
                 rdma_captures(account, server)
                 nfs_rdma_capture(account)
     return account.close()
