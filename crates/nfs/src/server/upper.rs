@@ -172,6 +172,7 @@ impl NfsServer {
             grants,
             loans: HeldLoans::default(),
             account: Account::new(pool),
+            admitted: None,
         };
         Self {
             shared,
