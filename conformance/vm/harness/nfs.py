@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from .network import SERVER_ADDRESS, Network
+from .network import SECOND_SERVER_ADDRESS, SERVER_ADDRESS, SERVER_ADDRESSES, Network
 from .process import HarnessError
 from .server import Daemon, Judged
 
@@ -18,6 +18,9 @@ ENTRIES = 100_000
 class Nfs(Judged):
     """`linerate serve` with shares: one that the guest's root may do everything in, one of many files, one where root is nobody, one that can only be read."""
 
+    script_seconds = 900.0
+    """One waits until a lease is over."""
+    entries = ENTRIES
     expects_losses = True
 
     def __init__(self, network: Network, folder: Path, binary: Path) -> None:
@@ -25,7 +28,7 @@ class Nfs(Judged):
         self._daemon = Daemon(self, binary, "nfs")
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), "NFS_SERVER": SERVER_ADDRESS, "NFS_PORT": str(PORT), "NFS_ENTRIES": str(ENTRIES)}
+        return {**super().environment(), "NFS_SERVER": SERVER_ADDRESS, "SECOND_NFS_SERVER": SECOND_SERVER_ADDRESS, "NFS_PORT": str(PORT), "NFS_ENTRIES": str(self.entries)}
 
     def start(self) -> None:
         for name in ("files", "squashed", "fixed", "changing"):
@@ -34,7 +37,7 @@ class Nfs(Judged):
         os.chmod(self.folder / "squashed", 0o777)
         many = self.folder / "fixed" / "many"
         many.mkdir()
-        for number in range(ENTRIES):
+        for number in range(self.entries):
             (many / f"entry-{number:05}").touch()
             (self.folder / "changing" / f"entry-{number:05}").touch()
         (self.folder / "fixed" / "content").write_bytes(bytes(range(256)) * 4096)
@@ -65,7 +68,9 @@ class Nfs(Judged):
         return self._daemon.shut_down()
 
     def _config(self) -> list[str]:
-        lines = ["[daemon]", "cores = 2", "[[portal]]", 'protocol = "nfs"', f'listen = "{SERVER_ADDRESS}:{PORT}"']
+        lines = ["[daemon]", "cores = 2"]
+        for address in SERVER_ADDRESSES[: self.network.links]:
+            lines += ["[[portal]]", 'protocol = "nfs"', f'listen = "{address}:{PORT}"']
         for name, squash, options in (("files", "none", ""), ("changing", "none", ""), ("squashed", "root", ""), ("fixed", "none", "?readonly=1")):
             lines += ["[[share]]", f'name = "{name}"', f'url = "dir:{self.folder / name}{options}"', f'squash = "{squash}"']
         return lines
