@@ -188,6 +188,10 @@ fn opens_are_reclaimed_after_a_restart() {
     let open = |claim| op::open(b"o", BOTH, 3, op::How::NoCreate, claim);
     assert_eq!(two.status(&mut bench, &[op::putfh(&root), open(op::Claim::Null("file"))]), Status::GRACE);
     assert_eq!(two.status(&mut bench, &[op::putfh(&handle), open(op::Claim::Previous)]), Status::NO_GRACE);
+    // Who is told to wait finds no file that was made meanwhile.
+    let make = || op::open(b"o", BOTH, 0, op::How::Guarded, op::Claim::Null("new"));
+    assert_eq!(two.status(&mut bench, &[op::putfh(&root), make()]), Status::GRACE);
+    assert_eq!(two.status(&mut bench, &[op::putfh(&root), op::lookup("new")]), Status::NOENT);
     assert_eq!(
         two.status(&mut bench, &[op::putfh(&handle), op::read(Stateid::ANONYMOUS, 0, 1)]),
         Status::GRACE
@@ -201,6 +205,7 @@ fn opens_are_reclaimed_after_a_restart() {
         two.status(&mut bench, &[op::putfh(&root), open(op::Claim::Null("file"))]),
         Status::SHARE_DENIED
     );
+    assert_eq!(two.status(&mut bench, &[op::putfh(&root), make()]), Status::OK);
     assert_eq!(one.status(&mut bench, &[op::putfh(&handle), open(op::Claim::Previous)]), Status::NO_GRACE);
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) grants: Vec<Option<Grant>>,
     pub(crate) loans: HeldLoans,
     pub(crate) account: Account,
+    /// The client that was last known to be allowed to claim what is new.
+    pub(crate) admitted: Option<ClientId>,
 }
 
 /// The slot that a COMPOUND occupies.

@@ -1,6 +1,7 @@
 //! OPEN (RFC 8881 §18.16).
 //!
-//! First the file system opens the file, or makes it and opens it in one step; it judges permissions. Then the group judges shares. Only then is anything
+//! A file is made only once the group has said that the client may claim what is new: whoever is told to wait until grace is over finds no file that it has not made.
+//! Then the file system opens the file, or makes it and opens it in one step; it judges permissions. Then the group judges shares. Only then is anything
 //! cut: an UNCHECKED creation of a file that is there must not truncate what somebody's deny mode protects.
 
 use alloc::boxed::Box;
@@ -39,7 +40,7 @@ pub(crate) fn begin(env: &mut Env<'_>, open: Open) -> Result<Flow, Status> {
     match (open.claim, open.how) {
         (OpenClaim::Delegation, _) => Err(Status::NOTSUPP),
         (OpenClaim::Null(bytes), OpenHow::NoCreate) => look_up(env, current, wanted, &bytes),
-        (OpenClaim::Null(bytes), how) => create(env, wanted, name(&bytes)?, how),
+        (OpenClaim::Null(bytes), how) => admit(env, wanted, name(&bytes)?, how),
         (OpenClaim::Fh | OpenClaim::Previous(_), OpenHow::NoCreate) => {
             let file = env.file(Status::ISDIR)?;
             ask_open(
@@ -71,6 +72,16 @@ fn look_up(env: &mut Env<'_>, current: Place, wanted: Wanted, bytes: &[u8]) -> R
             env.ask(export, operation, Stage::Open(OpenStage::LookingUp(wanted)))
         }
     }
+}
+
+/// The group is asked whether the client may claim what is new, as long as that is not known.
+fn admit(env: &mut Env<'_>, wanted: Wanted, name: Name, how: OpenHow) -> Result<Flow, Status> {
+    let client = env.client()?;
+    if env.shared.admitted == Some(client) {
+        return create(env, wanted, name, how);
+    }
+    let then = OpenStage::Admitting(wanted, name, Box::new(how));
+    Ok(Flow::Group { call: Call::Admit(client), then: Stage::Open(then) })
 }
 
 /// The file is made, or taken, and opened in one step.
@@ -144,6 +155,11 @@ fn ask_share(env: &mut Env<'_>, opening: Box<Opening>, id: OpenId) -> Result<Flo
 /// What was waited for has come.
 pub(crate) fn resume(env: &mut Env<'_>, stage: OpenStage, input: Input) -> Result<Flow, Status> {
     match stage {
+        OpenStage::Admitting(wanted, name, how) => {
+            input.answer()?;
+            env.shared.admitted = Some(env.client()?);
+            create(env, wanted, name, *how)
+        }
         OpenStage::LookingUp(wanted) => {
             let Outcome::Found(object) = input.outcome()? else { return Err(Status::SERVERFAULT) };
             let directory = env.file(Status::SERVERFAULT)?;

@@ -5,13 +5,13 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use filesystem::{Access, Attributes, DirectoryChange, OpenId, SeekWhat, SetAttributes, Space};
+use filesystem::{Access, Attributes, DirectoryChange, Name, OpenId, SeekWhat, SetAttributes, Space};
 
 use super::exports::{FileKey, FileRef};
 use super::identity::ServerIdentity;
 use crate::state::messages::{Claim, LockTest, StateidLoan};
 use crate::v4::attributes::Sent;
-use crate::v4::operation::{Copy, Ranged, ReadDirectory, Write};
+use crate::v4::operation::{Copy, OpenHow, Ranged, ReadDirectory, Write};
 use crate::v4::{Bitmap, SessionId, Share, Stateid, Status};
 
 /// Where an operation waits.
@@ -119,6 +119,8 @@ pub(crate) struct Roots {
 /// What OPEN waits for.
 #[derive(Debug)]
 pub(crate) enum OpenStage {
+    /// A file is to be made, if the client may claim anything new.
+    Admitting(Wanted, Name, Box<OpenHow>),
     LookingUp(Wanted),
     Opening(Box<Opening>),
     Creating {

@@ -173,6 +173,7 @@ impl NfsServer {
             grants,
             loans: HeldLoans::default(),
             account: Account::new(pool),
+            admitted: None,
         };
         Self {
             shared,

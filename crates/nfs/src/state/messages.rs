@@ -139,6 +139,8 @@ pub enum Call<F> {
     Borrow(StateidUse<F>),
     /// The same with a special stateid.
     BorrowAnonymous(F, Modes),
+    /// OPEN is about to make a file: may the client claim anything new? Once it may, it may for ever: a grace period does not come back.
+    Admit(ClientId),
     /// OPEN.
     Open(OpenRequest<F>),
     /// OPEN_DOWNGRADE.

@@ -246,6 +246,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
                 Phase::Over => self.holdings.borrow_anonymous(from, file, *access),
                 Phase::Running | Phase::Ending => Err(Status::GRACE.into()),
             },
+            Call::Admit(client) => Ok(self.admit(*client, Claim::New).map(|()| Answer::Done)?),
             Call::Open(request) => {
                 self.admit(request.owner.client, request.claim)?;
                 self.holdings.open(from, request, self.room(request.owner.client))
