@@ -5,6 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Bench, Caller, Client, CompoundCall, export_of, op, open_grant};
+use nfs::limits::{LEASE, RENEWAL};
 use nfs::v4::operation::OpNumber;
 use nfs::v4::{ClientId, SessionId, Stateid, Status};
 
@@ -133,6 +134,28 @@ fn a_write_of_an_expired_client_lands_before_another_gets_the_file() {
     assert_eq!(common::Results::new(reply).status, Status::OK);
     assert_eq!(one.status(&mut bench, &[op::putrootfh()]), Status::BADSESSION);
     assert_eq!(two.status(&mut bench, &[op::putfh(&handle), op::read(other, 0, 1)]), Status::BAD_STATEID);
+}
+
+/// A connection answers SEQUENCE by itself only as long as the group knows of its client: after a lease in which nothing was told, the group may be about to give
+/// away what the client has.
+#[test]
+fn the_group_is_asked_about_a_client_that_was_away_for_a_lease() {
+    let mut bench = Bench::new();
+    let mut client = Client::new(&mut bench, "one");
+    bench.pass(RENEWAL);
+    assert_eq!(client.status(&mut bench, &[op::putrootfh()]), Status::OK);
+    let mut told = |bench: &mut Bench| {
+        let before = bench.messages;
+        assert_eq!(client.status(bench, &[op::putrootfh()]), Status::OK);
+        bench.messages - before
+    };
+    bench.pass(LEASE.saturating_sub(Duration::from_secs(1)));
+    // That the client was there.
+    assert_eq!(told(&mut bench), 1);
+    bench.pass(LEASE);
+    // The slot goes back, is asked for, and comes.
+    assert_eq!(told(&mut bench), 3);
+    assert_eq!(told(&mut bench), 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Carries out a COMPOUND, operation by operation, up to its end or its first failure (RFC 8881 §16.2.3, §2.10.6).
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 
 use filesystem::{Credentials, Operation as Request};
@@ -14,7 +14,7 @@ use super::identity::ServerIdentity;
 use super::stage::{DataOperation, Purpose, Stage};
 use super::stateful::Tested;
 use super::{attributes, data, directory, names, open, stateful};
-use crate::limits::{CONNECTION_REPLIES, OP_REPLY, OPERATIONS};
+use crate::limits::{CONNECTION_REPLIES, LEASE, OP_REPLY, OPERATIONS};
 use crate::state::messages::Call;
 use crate::state::slot::{Fingerprint, Verdict};
 use crate::v4::compound::Compound;
@@ -79,6 +79,17 @@ pub(crate) struct Connection<'a> {
     pub(crate) shared: &'a mut Shared,
     pub(crate) slots: &'a mut HeldSlots,
     pub(crate) identity: &'a ServerIdentity,
+    /// When the group was last told of each client.
+    pub(crate) renewed: &'a BTreeMap<ClientId, Instant>,
+    pub(crate) now: Instant,
+}
+
+impl Connection<'_> {
+    /// Whether the group may take this client's lease for over, or will before it hears of the client: such a client may have lost what it had, and must
+    /// not be told that it renewed its lease.
+    fn may_have_expired(&self, client: ClientId) -> bool {
+        self.renewed.get(&client).is_none_or(|told| self.now >= *told + LEASE)
+    }
 }
 
 impl Running {
@@ -269,6 +280,10 @@ impl Running {
     fn sequence(&mut self, connection: &mut Connection<'_>, sequence: Sequence) -> Result<Flow, Status> {
         if sequence.cache && connection.slots.reply_bytes() >= CONNECTION_REPLIES {
             return Err(Status::DELAY);
+        }
+        let known = connection.slots.get_mut(sequence.session, sequence.slot).map(|loan| loan.client);
+        if known.is_some_and(|client| connection.may_have_expired(client)) {
+            connection.slots.doubt(sequence.session, sequence.slot);
         }
         let Some(loan) = connection.slots.get_mut(sequence.session, sequence.slot) else {
             self.current = Current::Sequence(sequence);

@@ -168,6 +168,7 @@ impl HeldLoans {
 #[derive(Debug, Default)]
 pub struct HeldSlots {
     slots: BTreeMap<(SessionId, u32), SlotLoan>,
+    returned: VecDeque<Notice<FileKey>>,
 }
 
 impl HeldSlots {
@@ -179,6 +180,19 @@ impl HeldSlots {
     /// A slot, if it is here.
     pub fn get_mut(&mut self, session: SessionId, number: u32) -> Option<&mut SlotLoan> {
         self.slots.get_mut(&(session, number))
+    }
+
+    /// Gives a slot back that is not in use, as its client's lease may be over for the group: only the group can say whether the session is still there.
+    pub fn doubt(&mut self, session: SessionId, number: u32) {
+        let notice = self.recall(session, number);
+        if matches!(notice, Notice::ReturnSlot(..)) {
+            self.returned.push_back(notice);
+        }
+    }
+
+    /// What goes back to the group.
+    pub fn poll_returned(&mut self) -> Option<Notice<FileKey>> {
+        self.returned.pop_front()
     }
 
     /// The group wants a slot back: it gets it, or hears that it is in use.

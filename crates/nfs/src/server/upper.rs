@@ -120,7 +120,8 @@ impl Body for Arguments {
 /// What a call to the group was about, so far as its answer has to be entered here.
 #[derive(Debug)]
 enum Asked {
-    Slot(crate::v4::SessionId, u32),
+    /// A slot, and when: the group renews the lease when it lends one.
+    Slot(crate::v4::SessionId, u32, Instant),
     Anonymous(FileKey, crate::v4::Modes),
     Other,
 }
@@ -276,8 +277,13 @@ impl NfsServer {
 
     fn advance(&mut self, now: Instant, channel: &mut Channel<NoBody>, key: u64, event: Option<Event>) {
         let Some(mut pending) = self.pending.remove(&key) else { return };
-        let mut connection =
-            Connection { shared: &mut self.shared, slots: &mut self.slots, identity: &self.identity };
+        let mut connection = Connection {
+            shared: &mut self.shared,
+            slots: &mut self.slots,
+            identity: &self.identity,
+            renewed: &self.renewed,
+            now,
+        };
         let before = pending.running.client();
         let wait = pending.running.advance(&mut connection, event);
         pending.at = None;
@@ -285,6 +291,9 @@ impl NfsServer {
             self.renew(now, client);
         }
         while let Some(notice) = self.shared.loans.poll_returned() {
+            self.group(GroupRequest::Notice(notice));
+        }
+        while let Some(notice) = self.slots.poll_returned() {
             self.group(GroupRequest::Notice(notice));
         }
         match wait {
@@ -295,7 +304,7 @@ impl NfsServer {
             }
             Wait::Group(call) => {
                 pending.asked = match &call {
-                    Call::TakeSlot(session, slot) => Asked::Slot(*session, *slot),
+                    Call::TakeSlot(session, slot) => Asked::Slot(*session, *slot, now),
                     Call::BorrowAnonymous(file, access) => Asked::Anonymous(*file, *access),
                     _ => Asked::Other,
                 };
@@ -323,12 +332,16 @@ impl NfsServer {
     fn renew(&mut self, now: Instant, client: ClientId) {
         let due = self.renewed.get(&client).is_none_or(|told| now >= *told + RENEWAL);
         if due {
-            if self.renewed.len() >= RENEWED_CLIENTS {
-                self.renewed.clear();
-            }
-            self.renewed.insert(client, now);
+            self.take_note_of_renewal(now, client);
             self.group(GroupRequest::Notice(Notice::Renew(client)));
         }
+    }
+
+    fn take_note_of_renewal(&mut self, now: Instant, client: ClientId) {
+        if self.renewed.len() >= RENEWED_CLIENTS {
+            self.renewed.clear();
+        }
+        self.renewed.insert(client, now);
     }
 
     fn give_back_slots(&mut self) {
@@ -362,8 +375,9 @@ impl NfsServer {
     fn enter(&mut self, tag: u64, result: &Result<Answer<FileKey>, crate::v4::Status>) {
         let Some(pending) = self.pending.get(&tag) else { return };
         match (result, &pending.asked) {
-            (Ok(Answer::Slot(loan)), Asked::Slot(session, slot)) => {
-                let (session, slot) = (*session, *slot);
+            (Ok(Answer::Slot(loan)), Asked::Slot(session, slot, asked)) => {
+                let (session, slot, asked) = (*session, *slot, *asked);
+                self.take_note_of_renewal(asked, loan.client);
                 if self.slots.len() >= CONNECTION_SLOTS {
                     self.give_back_slots();
                 }
