@@ -1,4 +1,7 @@
 //! The grace period after a restart (RFC 8881 §8.4.2.1): who may reclaim, and when it is over.
+//!
+//! Reclaims are taken for a lease. Its end removes the record of everybody who has not said RECLAIM_COMPLETE, so that it waits for those that have reclaimed
+//! something: after another crash nobody would know of what they hold.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -14,7 +17,8 @@ use crate::v4::ClientId;
 pub enum Phase {
     /// Reclaims only.
     Running,
-    /// No reclaims any more, and no new locks yet: the records of those that did not come back are being removed.
+    /// No reclaims any more, and no new locks yet: whoever has reclaimed something completes, and the records of those that did not come back are being
+    /// removed.
     Ending,
     /// Everything is served but reclaims.
     Over,
@@ -73,6 +77,16 @@ impl Grace {
     /// When it ends by itself.
     pub fn poll_timeout(&self) -> Option<Instant> {
         (self.phase == Phase::Running).then_some(self.ends)
+    }
+
+    /// Those that may have reclaimed something and have not completed.
+    pub fn incomplete(&self) -> impl Iterator<Item = &[u8]> {
+        self.waiting.keys().map(Vec::as_slice)
+    }
+
+    /// How long they are waited for while they renew their leases. Who keeps to the standard completes once it is refused to reclaim more (§18.51.3).
+    pub fn patience(&self) -> Instant {
+        self.ends + LEASE + LEASE
     }
 
     /// The records that are to go before it is over: of those that did not come back, and those that have newer ones.

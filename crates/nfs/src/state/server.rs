@@ -26,7 +26,7 @@ use super::stable::{Progress, Stable, StableChange, StableRecord};
 use crate::limits::{CLIENT_BYTES, CLIENT_SESSIONS, PARKED, STATE_BYTES};
 use crate::v4::{ClientId, SessionId, Status};
 
-/// How long the end of grace waits before it tries again to remove a record that could not be removed.
+/// How long the end of grace waits before it looks again at a record that could not be removed, or at a client that has to complete.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A call that waits.
@@ -193,7 +193,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
 
     /// Tries every parked call once more, as something has come back.
     fn settle(&mut self, now: Instant) {
-        self.end_grace();
+        self.end_grace(now);
         for parked in core::mem::take(&mut self.parked) {
             self.call(now, parked);
         }
@@ -237,7 +237,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
                 Ok(Answer::Done)
             }
             Call::DestroyClientId(client) => self.destroy_client(*client),
-            Call::ReclaimComplete(client, scope) => self.reclaim_complete(*client, *scope),
+            Call::ReclaimComplete(client, scope) => self.reclaim_complete(now, *client, *scope),
             Call::Borrow(named) => {
                 self.living(named.client)?;
                 self.holdings.borrow(from, named)
@@ -469,7 +469,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
         Ok(())
     }
 
-    fn reclaim_complete(&mut self, client: ClientId, scope: ReclaimScope) -> Outcome<F> {
+    fn reclaim_complete(&mut self, now: Instant, client: ClientId, scope: ReclaimScope) -> Outcome<F> {
         self.living(client)?;
         let record = self.clients.get(client).ok_or(Status::EXPIRED)?;
         if scope == ReclaimScope::OneFileSystem {
@@ -488,13 +488,17 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
             record.reclaim_complete = true;
         }
         self.grace.complete(&owner);
-        self.end_grace();
+        self.end_grace(now);
         Ok(Answer::Done)
     }
 
     /// Removes the records of those that did not come back, and then ends grace.
-    fn end_grace(&mut self) {
+    fn end_grace(&mut self, now: Instant) {
         if self.grace.phase() != Phase::Ending {
+            return;
+        }
+        if !self.have_completed(now) {
+            self.retry = self.retry.or(Some(now + RETRY));
             return;
         }
         let progress: Vec<Progress> =
@@ -502,6 +506,18 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
         if progress.iter().all(|progress| *progress == Progress::Done) {
             self.grace.end();
         }
+    }
+
+    /// Whether nobody has reclaimed something and not completed: without a record its holder could not reclaim it once more, and would not know. Whoever's lease is
+    /// over does not get the chance any more.
+    fn have_completed(&mut self, now: Instant) -> bool {
+        let clients = self.grace.incomplete().filter_map(|owner| self.clients.confirmed_of(owner));
+        let late: Vec<ClientId> = clients.filter(|client| self.holdings.has_state(*client)).collect();
+        let waits = |server: &Self, client| !server.gives_way(now, client) && now < server.grace.patience();
+        late.into_iter().fold(true, |all, client| {
+            let is_gone = !waits(self, client) && self.leave(client).is_ok();
+            all && is_gone
+        })
     }
 
     fn notice(&mut self, now: Instant, from: M, notice: Notice<F>) {

@@ -370,6 +370,52 @@ fn grace_ends_only_when_the_records_of_the_missing_are_gone() {
     assert_eq!((bench.server.phase(), bench.stable.len()), (Phase::Over, 0));
 }
 
+/// What was reclaimed is known to nobody after another crash if its client has no record: grace does not end before that, and other clients wait.
+#[test]
+fn grace_ends_only_when_who_has_reclaimed_has_completed() {
+    let mut bench = Bench::new(&[], 1);
+    bench.client(1);
+    let mut bench = restarted(&bench);
+    let one = bench.establish(1, 1);
+    let two = bench.client(2);
+    bench.call('a', reclaiming(one, 1, ALONE)).unwrap();
+    bench.pass(LEASE);
+    assert_eq!((bench.server.phase(), bench.open('b', two, 1, READING)), (Phase::Ending, Err(Status::GRACE)));
+    assert_eq!(bench.call('a', reclaiming(one, 2, ALONE)).unwrap_err(), Status::NO_GRACE);
+    bench.call('a', Call::ReclaimComplete(one, ReclaimScope::Global)).unwrap();
+    assert_eq!(bench.server.phase(), Phase::Over);
+    assert!(bench.stable.keys().copied().eq([one, two]));
+    assert_eq!(bench.open('b', two, 1, READING), Err(Status::SHARE_DENIED));
+}
+
+/// Who does not complete loses what it has reclaimed: with its lease, or after two more that it has renewed.
+#[test]
+fn nobody_holds_grace_up_for_ever() {
+    for renews in [false, true] {
+        let mut bench = Bench::new(&[], 1);
+        bench.client(1);
+        let mut bench = restarted(&bench);
+        let one = bench.establish(1, 1);
+        bench.call('a', reclaiming(one, 1, ALONE)).unwrap();
+        let mut over = 0;
+        for second in 1..=400 {
+            if renews {
+                bench.notice('a', Notice::Renew(one));
+            }
+            bench.pass(RETRY);
+            if bench.server.phase() == Phase::Over {
+                over = second;
+                break;
+            }
+        }
+        let expected = if renews { LEASE * 3 } else { LEASE + RENEWAL };
+        assert!((expected..expected + 2 * RETRY).contains(&(RETRY * over)), "{renews}: {over} s");
+        assert!(bench.server.clients.get(one).is_none() && bench.stable.is_empty());
+        let two = bench.client(2);
+        assert!(bench.open('b', two, 1, ALONE).is_ok());
+    }
+}
+
 #[test]
 fn a_record_that_cannot_be_kept_holds_its_client_up() {
     let mut bench = Bench::new(&[], 1);
