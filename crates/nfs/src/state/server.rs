@@ -377,7 +377,10 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
         });
         if let Some(record) = self.clients.get_mut(request.client) {
             record.create.finish(result);
-            record.lease.renew(now);
+            // What nobody has confirmed is as old as it is, whatever is tried with it.
+            if record.confirmation == Confirmation::Confirmed {
+                record.lease.renew(now);
+            }
         }
         Ok(Answer::SessionCreated(result?))
     }

@@ -122,8 +122,17 @@ impl Bench {
     }
 
     fn create_session(&mut self, client: ClientId, sequence: u32) -> Result<CreatedSession, Status> {
+        self.create_session_with(client, sequence, 4096)
+    }
+
+    fn create_session_with(
+        &mut self,
+        client: ClientId,
+        sequence: u32,
+        max_request: u32,
+    ) -> Result<CreatedSession, Status> {
         let attributes = ChannelAttributes {
-            max_request: 4096,
+            max_request,
             max_response: 4096,
             max_response_cached: 1024,
             max_operations: 8,
@@ -534,4 +543,26 @@ fn a_flood_of_unconfirmed_clients_costs_nobody_a_record() {
     }
     assert!(bench.server.clients() <= crate::limits::CLIENTS);
     assert!(bench.open('a', one, 1, READING).is_ok());
+}
+
+/// A client whose first CREATE_SESSION failed is confirmed by its second, and is not taken for unconfirmed after that.
+#[test]
+fn a_client_that_was_confirmed_at_the_second_attempt_keeps_its_record() {
+    let mut bench = Bench::new(&[], 1);
+    let owner = Owner { id: vec![1], verifier: Verifier([1; 8]), principal: Principal::User(1) };
+    let exchange = Call::ExchangeId(owner, Purpose::Establish);
+    let Ok(Answer::Exchanged(exchanged)) = bench.call('a', exchange) else { panic!("no client ID") };
+    let (one, sequence) = (exchanged.client, exchanged.sequence);
+    bench.pass(RETRY);
+    assert_eq!(bench.create_session_with(one, sequence, 1), Err(Status::TOOSMALL));
+    bench.pass(RETRY);
+    bench.create_session(one, sequence + 1).unwrap();
+    bench.call('a', Call::ReclaimComplete(one, ReclaimScope::Global)).unwrap();
+    bench.open('a', one, 1, ALONE).unwrap();
+    for number in 0..20_000_u32 {
+        let (id, verifier) = (number.to_be_bytes().into(), Verifier([1; 8]));
+        let owner = Owner { id, verifier, principal: Principal::Nobody };
+        bench.call('x', Call::ExchangeId(owner, Purpose::Establish)).unwrap();
+    }
+    assert!(bench.open('a', one, 1, ALONE).is_ok());
 }
