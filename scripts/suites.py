@@ -140,6 +140,7 @@ SUITES = {
     )),
     "simulation": Suite((
         Step("5,000 seeds", "env LINERATE_SEEDS=5000 cargo test -p simulator --quiet", 5400),
+        Step("5,000 seeds of NFS", "env LINERATE_SEEDS=5000 cargo test -p nfs --test simulation --quiet", 1800),
     )),
     "vm-6.1": Suite((
         BUILD,

@@ -222,11 +222,16 @@ pub fn read(stateid: Stateid, offset: u64, count: u32) -> Op {
 }
 
 pub fn write(stateid: Stateid, offset: u64, data: &[u8]) -> Op {
+    write_as(2, stateid, offset, data)
+}
+
+/// A WRITE that asks for this `stable_how4`.
+pub fn write_as(stable: u32, stateid: Stateid, offset: u64, data: &[u8]) -> Op {
     let data = data.to_vec();
     operation(OpNumber::WRITE, move |out| {
         put_stateid(out, stateid);
         out.u64(offset);
-        out.u32(2);
+        out.u32(stable);
         out.opaque(&data);
     })
 }
@@ -360,10 +365,19 @@ pub fn downgrade(stateid: Stateid, access: u32, deny: u32) -> Op {
 }
 
 pub fn lock_new(kind: u32, offset: u64, length: u64, open: Stateid, owner: &[u8]) -> Op {
+    lock_of(false, kind, offset, length, open, owner)
+}
+
+/// A LOCK that claims what its owner had before a restart.
+pub fn lock_reclaim(kind: u32, offset: u64, length: u64, open: Stateid, owner: &[u8]) -> Op {
+    lock_of(true, kind, offset, length, open, owner)
+}
+
+fn lock_of(reclaim: bool, kind: u32, offset: u64, length: u64, open: Stateid, owner: &[u8]) -> Op {
     let owner = owner.to_vec();
     operation(OpNumber::LOCK, move |out| {
         out.u32(kind);
-        out.put(&false);
+        out.put(&reclaim);
         out.u64(offset);
         out.u64(length);
         out.put(&true);
