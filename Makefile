@@ -51,8 +51,8 @@ test-vm: ## Linux' own initiators in a virtual machine
 	@scripts/suites.py vm
 
 test-full: ## everything, both kernels, long simulations, fuzzing: over an hour
-	@scripts/setup.sh test
-	@scripts/suites.py unit conformance interop lab live vm vm-6.1 vm-long vm-verbs vm-hundred simulation
+	@scripts/setup.sh full
+	@scripts/suites.py unit conformance interop lab live vm vm-6.1 vm-long vm-posix vm-verbs vm-hundred simulation
 	@$(MAKE) fuzz
 
 fuzz: ## every fuzz target for 60 s

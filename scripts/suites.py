@@ -117,7 +117,8 @@ SUITES = {
     "vm": Suite((
         BUILD,
         Step("Linux 6.12", "conformance/vm/run run --kernel 6.12", 1500),
-        Step("Linux 6.12's NFS client", "conformance/vm/run nfs --kernel 6.12", 1500),
+        Step("Linux 6.12's NFS client", "conformance/vm/run nfs --kernel 6.12", 2400),
+        Step("Linux 6.12's NFS server", "cargo build --quiet -p linerate --example contract && conformance/vm/run nfs-peer --kernel 6.12", 1500),
         Step("Linux 6.12's targets", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --kernel 6.12", 1500),
     ), beside=(
         # It waits while its links are cut, for 14 s each time, and it may lose sessions. Each guest has a network of its own.
@@ -134,6 +135,10 @@ SUITES = {
         Step("Linux 6.12's adapters", "cargo build --quiet -p ibverbs --example verbs-contract && cargo build --quiet -p linerate --example contract && "
              "conformance/vm/run verbs --kernel 6.12", 2400),
     )),
+    "vm-posix": Suite((
+        BUILD,
+        Step("suites for file systems, Linux 6.12", "conformance/vm/run posix --kernel 6.12", 5400),
+    )),
     "vm-hundred": Suite((
         BUILD,
         Step("a hundred connections over RDMA", "cargo build --quiet -p linerate --example churn && conformance/vm/run hundred", 2400),
@@ -145,6 +150,8 @@ SUITES = {
     "vm-6.1": Suite((
         BUILD,
         Step("Linux 6.1", "conformance/vm/run run --kernel 6.1", 1500),
+        Step("Linux 6.1's NFS client", "conformance/vm/run nfs --kernel 6.1", 2400),
+        Step("Linux 6.1's NFS server", "cargo build --quiet -p linerate --example contract && conformance/vm/run nfs-peer --kernel 6.1", 1500),
         Step("Linux 6.1 over RDMA", "conformance/vm/run rdma --kernel 6.1 --script iwarp --script iwarp_strict", 1500),
         Step("Linux 6.12 over RDMA with CRC", "conformance/vm/run rdma --kernel 6.12 --script iwarp_strict", 1500),
         Step("Linux 6.12's targets over RoCE", "cargo build --quiet -p linerate --example contract && conformance/vm/run peers --script peers_rxe", 1500),

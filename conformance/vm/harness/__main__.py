@@ -16,7 +16,9 @@ from .hardship import Contend, Crash
 from .hundred import Hundred
 from .network import Network, require_root
 from .nfs import Nfs
+from .nfs_peer import NfsPeer
 from .peers import SERVING, Peers
+from .posix import Posix
 from .process import Child, HarnessError
 from .rdma import Rdma
 from .results import Report, Result
@@ -36,12 +38,14 @@ RDMA_SCRIPTS = ("iwarp", "roce")
 RDMA_MORE = ("iwarp_strict",)
 """Scripts that run only by name."""
 VERBS_SCRIPTS = ("verbs_siw", "verbs_rxe")
-NFS_SCRIPTS = ("nfs", "nfs_restart", "nfs_rdma")
+NFS_SCRIPTS = ("nfs", "nfs_restart", "nfs_rdma", "nfs_two")
+NFS_PEER_SCRIPTS = ("nfs_peer",)
+POSIX_SCRIPTS = ("posix",)
 HARDSHIPS = {"crash": Crash, "contend": Contend, "hundred": Hundred}
 """Commands with one script of the same name each."""
 SCRIPTS_OF = {"run": SCRIPTS, "selftest": SELFTEST_SCRIPTS, "peers": (*PEERS_SCRIPTS, *PEERS_MORE), "rdma": (*RDMA_SCRIPTS, *RDMA_MORE), "verbs": VERBS_SCRIPTS, "nfs": NFS_SCRIPTS}
 """Commands whose scripts can be chosen."""
-LINKS = {"contend": 2}
+LINKS = {"contend": 2, "nfs": 2}
 """Links of the guest's, where one is not enough."""
 BOOT_SECONDS = 180.0
 MORE_BOOTS = 2
@@ -111,6 +115,8 @@ def arguments() -> argparse.Namespace:
         "rdma": "boot one guest whose initiators come over RDMA, with its software adapters, and cut its link",
         "verbs": "boot one guest with Linerate in it, on the guest's RDMA adapters by libibverbs, against the kernel's initiators and targets and itself",
         "nfs": "the guest's own NFS client against folders of `linerate serve`, which is killed and started again under it",
+        "nfs-peer": "boot one guest with the kernel's own NFS server, run the volume contract's suite and `linerate copy` against it, and restart it under them",
+        "posix": "pjdfstest, fsx and dbench on mounts of folders of `linerate serve`",
         "crash": "file systems over dm-log-writes on a server that is killed; every settled state of the log is checked",
         "contend": "two initiators take a disk from each other while links are cut and the server is killed; their history is judged",
         "hundred": "a hundred connections over RDMA come and go, over a network that is slow, loses, repeats and reorders; the server is to be as before",
@@ -126,7 +132,7 @@ def arguments() -> argparse.Namespace:
         command.add_argument("--refresh", action="store_true", help="look for newer packages")
         if name in SCRIPTS_OF:
             command.add_argument("--script", action="append", choices=SCRIPTS_OF[name], help="only this script; may be repeated")
-        if name in ("run", "peers", "rdma", "verbs", "nfs", "shell", *HARDSHIPS):
+        if name in ("run", "peers", "rdma", "verbs", "nfs", "nfs-peer", "posix", "shell", *HARDSHIPS):
             command.add_argument("--server", type=Path, default=built_binary(), help="the linerate binary (default: %(default)s)")
     return parser.parse_args()
 
@@ -139,7 +145,7 @@ def built_binary() -> Path:
 def scripts(options: argparse.Namespace) -> tuple[str, ...]:
     """The guest scripts to run, in order."""
     own = {name: (name,) for name in HARDSHIPS}
-    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS, "rdma": RDMA_SCRIPTS, "verbs": VERBS_SCRIPTS, "nfs": NFS_SCRIPTS, **own}.get(options.command, SCRIPTS)
+    default = {"selftest": SELFTEST_SCRIPTS, "peers": PEERS_SCRIPTS, "rdma": RDMA_SCRIPTS, "verbs": VERBS_SCRIPTS, "nfs": NFS_SCRIPTS, "nfs-peer": NFS_PEER_SCRIPTS, "posix": POSIX_SCRIPTS, **own}.get(options.command, SCRIPTS)
     if options.kernel == WITHOUT_UBLK:
         default = tuple(script for script in default if script != "ublk")
     return tuple(getattr(options, "script", None) or default)
@@ -158,7 +164,7 @@ def server(options: argparse.Namespace, network: Network, folder: Path) -> Serve
         return Tgt(network, folder)
     if options.command == "peers":
         return Peers(network, folder, options.server)
-    return {**HARDSHIPS, "rdma": Rdma, "verbs": Verbs, "nfs": Nfs}.get(options.command, Linerate)(network, folder, options.server)
+    return {**HARDSHIPS, "rdma": Rdma, "verbs": Verbs, "nfs": Nfs, "nfs-peer": NfsPeer, "posix": Posix}.get(options.command, Linerate)(network, folder, options.server)
 
 
 def judge(guest: Guest, serving: Server, *, last: bool) -> int | None:

@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from .network import SERVER_ADDRESS, Network
+from .network import SECOND_SERVER_ADDRESS, SERVER_ADDRESS, SERVER_ADDRESSES, Network
 from .process import HarnessError
 from .server import Daemon, Judged
 
@@ -20,6 +20,7 @@ ENTRIES = 100_000
 class Nfs(Judged):
     """`linerate serve` with shares: one that the guest's root may do everything in, one of many files, one where root is nobody, one that can only be read."""
 
+    entries = ENTRIES
     expects_losses = True
     script_seconds = 1200.0
     """A script does the same by several versions, or by several transports."""
@@ -29,7 +30,7 @@ class Nfs(Judged):
         self._daemon = Daemon(self, binary, "nfs")
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), "NFS_SERVER": SERVER_ADDRESS, "NFS_PORT": str(PORT), "NFS_ENTRIES": str(ENTRIES), "NFS_RDMA_PORT": str(RDMA_PORT), "NFS_ROCE_PORT": str(ROCE_PORT)}
+        return {**super().environment(), "NFS_SERVER": SERVER_ADDRESS, "SECOND_NFS_SERVER": SECOND_SERVER_ADDRESS, "NFS_PORT": str(PORT), "NFS_ENTRIES": str(self.entries), "NFS_RDMA_PORT": str(RDMA_PORT), "NFS_ROCE_PORT": str(ROCE_PORT)}
 
     def start(self) -> None:
         for name in ("files", "squashed", "fixed", "changing"):
@@ -38,7 +39,7 @@ class Nfs(Judged):
         os.chmod(self.folder / "squashed", 0o777)
         many = self.folder / "fixed" / "many"
         many.mkdir()
-        for number in range(ENTRIES):
+        for number in range(self.entries):
             (many / f"entry-{number:05}").touch()
             (self.folder / "changing" / f"entry-{number:05}").touch()
         (self.folder / "fixed" / "content").write_bytes(bytes(range(256)) * 4096)
@@ -70,8 +71,10 @@ class Nfs(Judged):
 
     def _config(self) -> list[str]:
         lines = ["[daemon]", "cores = 2"]
-        for transport, port in (("tcp", PORT), ("iwarp", RDMA_PORT), ("roce", ROCE_PORT)):
-            lines += ["[[portal]]", 'protocol = "nfs"', f'transport = "{transport}"', f'listen = "{SERVER_ADDRESS}:{port}"']
+        portals = [(address, "tcp", PORT) for address in SERVER_ADDRESSES[: self.network.links]]
+        portals += [(SERVER_ADDRESS, "iwarp", RDMA_PORT), (SERVER_ADDRESS, "roce", ROCE_PORT)]
+        for address, transport, port in portals:
+            lines += ["[[portal]]", 'protocol = "nfs"', f'transport = "{transport}"', f'listen = "{address}:{port}"']
         for name, squash, options in (("files", "none", ""), ("changing", "none", ""), ("squashed", "root", ""), ("fixed", "none", "?readonly=1")):
             lines += ["[[share]]", f'name = "{name}"', f'url = "dir:{self.folder / name}{options}"', f'squash = "{squash}"']
         return lines

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from .guest import Guest
 from .network import GUEST_ADDRESS, Network
@@ -49,6 +50,14 @@ PATIENT = "reconnect=120s"
 
 CUT_SECONDS = 14.0
 """How long a link is cut: longer than a client waits for an answer."""
+
+
+class HasUrl(Protocol):
+    """What is reached by a URL."""
+
+    @property
+    def url(self) -> str:
+        """For Linerate's clients."""
 
 
 @dataclass(frozen=True)
@@ -226,18 +235,28 @@ class Peers(Server):
             url += ("&" if peer.query else "?") + PATIENT
         self._run([self._suite, url, *peer.faults])
 
+    def _says(self, argv: list[str | Path]) -> tuple[int, str]:
+        """Runs a client; its exit code, and what it printed."""
+        done = self._client(argv)
+        return done.returncode, done.stdout + done.stderr
+
     def _run(self, argv: list[str | Path]) -> str:
-        """Runs a client, and returns what it printed."""
+        """Runs a client that has to succeed, and returns what it printed."""
+        done = self._client(argv)
+        if done.returncode != 0:
+            raise HarnessError(done.stderr.strip() or f"{argv[0]} ended with {done.returncode}")
+        return done.stdout
+
+    def _client(self, argv: list[str | Path]) -> subprocess.CompletedProcess[str]:
+        """Runs a client in the network."""
         environment = {**os.environ, "CHAP_SECRET": CHAP_SECRET, "CHAP_MUTUAL_SECRET": CHAP_MUTUAL_SECRET}
         inside = self.network.inside(argv)
         done = subprocess.run(inside, env=environment, capture_output=True, text=True, timeout=SUITE_SECONDS, check=False)
         with self.log.open("a") as log:
             log.write(done.stdout + done.stderr)
-        if done.returncode != 0:
-            raise HarnessError(done.stderr.strip() or f"{argv[0]} ended with {done.returncode}")
-        return done.stdout
+        return done
 
-    def _read_through(self, peer: Peer, interrupt: Callable[[], None]) -> None:
+    def _read_through(self, peer: HasUrl, interrupt: Callable[[], None]) -> None:
         """The session ends while the volume is read, and the peer takes the next one: the copy goes on, and every byte is right."""
         source, back = self.folder / "source.raw", self.folder / "back.raw"
         source.write_bytes(secrets.token_bytes(SIZE))
