@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .guest import Guest
-from .network import GUEST_ADDRESS
+from .network import GUEST_ADDRESS, SERVER_ADDRESS
 from .nfs import PORT
 from .peers import SIZE, SUITE_SECONDS, WELL_BEGUN, Peers
 from .process import Child, HarnessError
@@ -45,7 +45,7 @@ class NfsPeer(Peers):
     script_seconds = 1500.0
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), "NFS_PORT": str(PORT)}
+        return {**super().environment(), "NFS_PORT": str(PORT), "SERVER_ADDRESS": SERVER_ADDRESS}
 
     def tests(self, guest: Guest, child: Child, script: str) -> Iterator[tuple[str, Callable[[], None]]]:
         def order(words: str) -> None:
