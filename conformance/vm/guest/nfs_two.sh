@@ -114,7 +114,7 @@ locks_of() {
     # Locks are given up with the first close of any descriptor, as POSIX has it; flock's are of the open and of the whole file.
     gone c
     gone b
-    exec {here}> /mnt/a/locked {there}< /mnt/b/locked
+    exec {here}<> /mnt/a/locked {there}< /mnt/b/locked
     check $v/flock flock -n -x $here
     check $v/flock-there refused flock -n -x /mnt/b/locked true
     check $v/flock-shared-there refused flock -n -s $there

@@ -11,6 +11,9 @@ rude anyway. So the harness boots Debian's kernels under software emulation and 
     server     what the guest talks to: `linerate serve`, or tgt to test the harness itself
     hardship   what long runs do to the server and to the network
     peers      the guest as the server, and Linerate's clients beside it
+    nfs        folders over NFS, to the guest's own client
+    nfs_peer   the guest's own NFS server, and Linerate's volumes on it
+    posix      suites for file systems on folders over NFS
     rdma       one server with portals that speak iWARP and RoCE in user space
     hundred    one server that a hundred connections come to and leave, over a bad network
     footprint  what a process takes of its machine
