@@ -187,7 +187,7 @@ names_of() {
     else
         check $v/lives says "read before" order a read 0 6
         check $v/written says written order a write 0 behind
-        check $v/links says "links 0" order a links
+        check $v/links eventually says "links 0" order a links
     fi
     order a close
 

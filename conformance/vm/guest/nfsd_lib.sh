@@ -6,7 +6,8 @@ nfsd_folders() {
     mkdir -p /export /var/lib/nfs/rpc_pipefs /var/lib/nfs/nfsdcld /var/lib/nfs/v4recovery
     mount -t tmpfs export /export && mkdir /export/ext4 /export/tmpfs /export/readonly || return
     truncate -s 160M /tmp/ext4.img && losetup /dev/loop0 /tmp/ext4.img && mke2fs -q -F -t ext4 /dev/loop0 && mount /dev/loop0 /export/ext4 || return
-    mount -t tmpfs tmpfs /export/tmpfs || return
+    # What is exported by itself has to be mounted by itself: nfsd looks for another export only where something is mounted.
+    mount -t tmpfs tmpfs /export/tmpfs && mount -t tmpfs readonly /export/readonly || return
     truncate -s 24M /export/ext4/disk.img /export/tmpfs/disk.img /export/ext4/other.img /export/readonly/disk.img
     truncate -s 1000 /export/ext4/odd.img
     ln -s disk.img /export/ext4/link.img

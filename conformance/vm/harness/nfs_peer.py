@@ -111,8 +111,9 @@ class NfsPeer(Peers):
         """A server without 4.2 is spoken to by 4.1, unless the URL says otherwise."""
         order("versions 1")
         try:
-            if "4.1" not in (said := self._run([self._linerate, "inspect", File("ext4/disk.img", PATIENT).url])):
-                raise HarnessError(f"it does not say 4.1:\n{said}")
+            code, said = self._says([self._linerate, "inspect", File("ext4/disk.img", PATIENT).url])
+            if code != 0 or "4.1" not in said:
+                raise HarnessError(f"it ends with {code}, or does not say 4.1:\n{said}")
             self._refused(File("ext4/disk.img", "version=4.2"), "MINOR_VERS_MISMATCH")
         finally:
             order("versions 1 2")
