@@ -40,6 +40,7 @@ fn endpoints(scenario: &Scenario, arm: &Arm, point: &sweep::Point) -> Vec<Endpoi
             "nvme+rdma://192.0.2.1/nqn.2026-11.org.linerate:lab/1?transport=roce".to_owned()
         }
         (_, _, Target::LinerateNvmeRdma) => "nvme+rdma://192.0.2.1/nqn.2026-11.org.linerate:lab/1".to_owned(),
+        (_, _, Target::LinerateNfs | Target::Ganesha) => "nfs://192.0.2.1/volumes/0?version=4.1".to_owned(),
         _ => "iscsi://192.0.2.1/iqn.2026-11.org.linerate:lab/1".to_owned(),
     };
     let count = topology.targets * topology.luns;

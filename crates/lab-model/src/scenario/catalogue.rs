@@ -74,6 +74,7 @@ pub const FILES: &[File] = files![
     "linerate/tail.toml",
     "linerate/cores.toml",
     "linerate/nbd.toml",
+    "linerate/nfs.toml",
     "linerate/loss.toml",
     "linerate/reorder.toml",
     "linerate/shared-memory.toml",

@@ -247,6 +247,8 @@ pub enum Target {
     LinerateNvmeRdma,
     /// Linerate over NVMe/RDMA on software RoCEv2.
     LinerateNvmeRoce,
+    /// Linerate over NFS: a share with a file for each volume.
+    LinerateNfs,
     /// tgt over iSCSI.
     Tgt,
     /// nbdkit.

@@ -104,6 +104,7 @@ pub(crate) const fn target(target: Target) -> &'static str {
         Target::LinerateNvmeRoce => "Linerate over NVMe/RDMA on software RoCEv2",
         Target::Tgt => "tgt over iSCSI",
         Target::Nbdkit => "nbdkit",
+        Target::LinerateNfs => "Linerate over NFS",
         Target::Ganesha => "nfs-ganesha",
         Target::Stream => "iperf3 server",
         Target::BareLoop => "the bare loop's server",

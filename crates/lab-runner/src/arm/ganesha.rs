@@ -6,11 +6,12 @@
 //! start is left out: no client can have held anything before.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 
 use super::backing;
+use super::nfs::Export;
 use super::served::{Endpoint, ServeSpec, Served, Side};
 use super::service_start;
 use crate::machine::ledger::Ledger;
@@ -38,27 +39,12 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
     let portal =
         SocketAddr::new(spec.host.address, service_start::free_port(spec.host.address).unwrap_or(USUAL_PORT));
     let scratch = backing::scratch("ganesha", ledger)?;
-    let size = backing::volume_size(&spec.volumes.url);
-    let mut folder = None;
-    let mut endpoints = Vec::new();
-    for (_, _, number) in backing::numbers(spec.volumes) {
-        let file =
-            backing(&backing::volume_url(&spec.volumes.url, number, spec.folder), number, size, &scratch)?;
-        let parent = file.parent().map(Path::to_path_buf);
-        ensure!(
-            folder.is_none() || folder == parent,
-            "nfs-ganesha exports one folder here: put all volumes into the same"
-        );
-        folder = parent;
-        let name =
-            file.file_name().and_then(|name| name.to_str()).context("a volume's file has no UTF-8 name")?;
-        let url = format!("nfs://{}{EXPORT}/{name}?version=4&nfsport={}", portal.ip(), portal.port());
-        endpoints.push(Endpoint { url, size });
-    }
-    let folder = folder.context("there is no volume to export")?;
+    let export = Export::make(spec, &scratch)?;
+    let url = |name| format!("nfs://{}{EXPORT}/{name}?version=4&nfsport={}", portal.ip(), portal.port());
+    let endpoints = export.names.iter().map(|name| Endpoint { url: url(name), size: export.size }).collect();
     let config = spec.folder.join("ganesha.conf");
     let ports = if spec.host.namespace.is_some() { Ports::Namespace } else { Ports::Machine };
-    std::fs::write(&config, configuration(portal, &folder, &scratch, ports))
+    std::fs::write(&config, configuration(portal, &export.folder, &scratch, ports))
         .with_context(|| format!("cannot write {}", config.display()))?;
     let log = scratch.join("log");
     let words = [("-f", &config), ("-L", &log), ("-p", &scratch.join("pid"))];
@@ -79,19 +65,6 @@ pub(super) fn serve(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served>
     })
     .with_context(|| format!("nfs-ganesha, which needs root, does not serve{}", process::last_words(&log)))?;
     Ok(Served { services: vec![service], endpoints })
-}
-
-/// A volume's file: `ram:` in memory, `file:` where it says.
-fn backing(url: &str, number: u32, size: u64, scratch: &Path) -> Result<PathBuf> {
-    match url.split_once(':') {
-        Some(("ram", _)) => {
-            let folder = scratch.join("export");
-            std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-            backing::sized(folder.join(number.to_string()), size)
-        }
-        Some(("file", _)) => backing::file(url, size),
-        _ => bail!("nfs-ganesha cannot serve {url}: it serves ram: and file: volumes"),
-    }
 }
 
 /// Whose ports the server opens.
@@ -124,15 +97,6 @@ fn configuration(portal: SocketAddr, folder: &Path, scratch: &Path, ports: Ports
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn volumes_are_files_of_the_right_size_and_null_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = backing("ram:8K", 1, 8192, folder.path()).unwrap();
-        assert_eq!(file, folder.path().join("export/1"));
-        assert_eq!(std::fs::metadata(&file).unwrap().len(), 8192);
-        assert!(backing("null:8K", 1, 8192, folder.path()).is_err());
-    }
 
     #[test]
     fn only_the_portal_and_the_folder_are_offered() {

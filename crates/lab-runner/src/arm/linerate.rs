@@ -1,16 +1,20 @@
-//! Linerate's own target: `linerate serve`, usually on one core, with a configuration file that puts the volumes under their targets.
+//! Linerate's own target: `linerate serve`, usually on one core, with a configuration file that puts the volumes under their targets, or as files into a share.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use super::backing;
 use super::caches::Caches;
-use super::served::{Endpoint, ServeSpec, Served, Side};
+use super::nfs::Export;
+use super::served::{Endpoint, ServeSpec, Served, Service, Side};
 use super::service_start;
 use crate::machine::ledger::Ledger;
 use crate::machine::process::CommandLine;
+
+/// The share in which the files of an NFS arm are.
+const SHARE: &str = "volumes";
 
 /// The protocol that is served, over TCP, or on software iWARP or RoCE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +66,43 @@ impl Protocol {
 }
 
 pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+    let Started { mut service, ready, stdout } = start(&configuration(spec), spec, ledger)?;
+    let portal = portal(protocol, &ready).with_context(|| format!("{ready:?} names no portal"))?;
+    let count = backing::numbers(spec.volumes).count();
+    service.caches = Caches::of(&spec.volumes.url, count, &stdout);
+    let size = backing::volume_size(&spec.volumes.url);
+    Ok(Served { services: vec![service], endpoints: endpoints(protocol, &portal, spec, size) })
+}
+
+/// Serves a folder with a file for each volume over NFS.
+pub(super) fn serve_share(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+    let export = Export::make(spec, &backing::scratch("share", ledger)?)?;
+    let folder = format!("dir:{}", path(&export.folder)?);
+    let listen = std::net::SocketAddr::new(spec.host.address, 0);
+    // The load is root's, as the files are.
+    let text = format!(
+        "[[portal]]\nprotocol = \"nfs\"\nlisten = \"{listen}\"\n\n[[share]]\nname = \"{SHARE}\"\nurl = {folder:?}\nsquash = \"none\"\n"
+    );
+    let Started { service, ready, .. } = start(&text, spec, ledger)?;
+    let address = address("nfs", &ready).with_context(|| format!("{ready:?} names no portal"))?;
+    let url = |name| format!("nfs://{address}/{SHARE}/{name}?version=4.1");
+    let endpoints = export.names.iter().map(|name| Endpoint { url: url(name), size: export.size }).collect();
+    Ok(Served { services: vec![service], endpoints })
+}
+
+/// A target that listens.
+struct Started {
+    service: Service,
+    /// What its ready file says.
+    ready: String,
+    /// Where its words go.
+    stdout: PathBuf,
+}
+
+/// Starts the target with this configuration, and waits until it listens.
+fn start(text: &str, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Started> {
     let config = spec.folder.join("linerate.toml");
-    std::fs::write(&config, configuration(spec))
-        .with_context(|| format!("cannot write {}", config.display()))?;
+    std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
     let listening = spec.folder.join("listening");
     // A file of an earlier target would be taken for this one's.
     let _absent = std::fs::remove_file(&listening);
@@ -93,12 +131,8 @@ pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledge
         service_start::Label { side: Side::Target, name: "linerate", version },
         ledger,
     )?;
-    let text = service_start::wait(&mut service, "it listens", || Ok(service_start::written(&listening)))?;
-    let portal = portal(protocol, &text).with_context(|| format!("{text:?} names no portal"))?;
-    let count = backing::numbers(spec.volumes).count();
-    service.caches = Caches::of(&spec.volumes.url, count, &line.stdout);
-    let size = backing::volume_size(&spec.volumes.url);
-    Ok(Served { services: vec![service], endpoints: endpoints(protocol, &portal, spec, size) })
+    let ready = service_start::wait(&mut service, "it listens", || Ok(service_start::written(&listening)))?;
+    Ok(Started { service, ready, stdout: line.stdout })
 }
 
 fn path(path: &Path) -> Result<&str> {
@@ -140,17 +174,19 @@ struct Portal {
 
 /// The protocol's portal, from the lines of the ready file.
 fn portal(protocol: Protocol, text: &str) -> Option<Portal> {
-    let find = |wanted: &str| {
-        let mut lines = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
-        lines.find(|(word, _)| *word == wanted).map(|(_, address)| address.trim().to_owned())
-    };
     let udp_port = match protocol {
         Protocol::NvmeRoce | Protocol::IserRoce => {
-            Some(find("udp")?.parse::<std::net::SocketAddr>().ok()?.port())
+            Some(address("udp", text)?.parse::<std::net::SocketAddr>().ok()?.port())
         }
         _ => None,
     };
-    Some(Portal { address: find(protocol.ready())?, udp_port })
+    Some(Portal { address: address(protocol.ready(), text)?, udp_port })
+}
+
+/// What stands behind a word of the ready file.
+fn address(wanted: &str, text: &str) -> Option<String> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+    lines.find(|(word, _)| *word == wanted).map(|(_, address)| address.trim().to_owned())
 }
 
 fn endpoints(protocol: Protocol, portal: &Portal, spec: &ServeSpec<'_>, size: u64) -> Vec<Endpoint> {

@@ -13,6 +13,7 @@ mod filesystem;
 mod ganesha;
 mod linerate;
 mod nbdkit;
+mod nfs;
 pub mod postgresql;
 mod qemu;
 mod served;
@@ -47,6 +48,7 @@ pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Resul
         Target::LinerateIserRoce => linerate::serve(linerate::Protocol::IserRoce, spec, ledger),
         Target::LinerateNvmeRdma => linerate::serve(linerate::Protocol::NvmeRdma, spec, ledger),
         Target::LinerateNvmeRoce => linerate::serve(linerate::Protocol::NvmeRoce, spec, ledger),
+        Target::LinerateNfs => linerate::serve_share(spec, ledger),
         Target::Tgt => tgt::serve(spec, ledger),
         Target::Stream => stream::serve(spec, ledger),
         Target::BareLoop => bareloop::serve(spec, ledger),
@@ -59,6 +61,13 @@ pub fn serve(target: Target, spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Resul
 
 /// Starts what speaks the protocol for the host, if that is a process of its own.
 pub fn adapt(initiator: Initiator, spec: &AdaptSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+    let named: Vec<Endpoint>;
+    let spec = &if speaks_for_linerate(initiator) {
+        named = spec.endpoints.iter().map(nfs::for_linerate).collect();
+        AdaptSpec { endpoints: &named, ..*spec }
+    } else {
+        *spec
+    };
     match initiator {
         Initiator::LinerateNbd => attach::adapt(Handing::Nbd, spec, ledger),
         Initiator::LinerateFuse => attach::adapt(Handing::Fuse, spec, ledger),
@@ -69,6 +78,18 @@ pub fn adapt(initiator: Initiator, spec: &AdaptSpec<'_>, ledger: &mut Ledger) ->
         Initiator::LibiscsiFuse | Initiator::Libnfs => qemu::adapt(Handing::Fuse, spec, ledger),
         _ => Ok(Served { services: Vec::new(), endpoints: spec.endpoints.to_vec() }),
     }
+}
+
+/// Whether Linerate opens the endpoints.
+const fn speaks_for_linerate(initiator: Initiator) -> bool {
+    matches!(
+        initiator,
+        Initiator::Linerate
+            | Initiator::LinerateFio
+            | Initiator::LinerateNbd
+            | Initiator::LinerateFuse
+            | Initiator::LinerateVhostUser
+    )
 }
 
 /// Programs that an arm needs and that are not installed, each with its package.

@@ -48,7 +48,9 @@ impl Reach {
             return Some(Self::Fio(engine.to_vec()));
         }
         match scheme(url) {
-            "iscsi" | "nvme+tcp" | "file" | "ram" | "null" | "device" => Some(Self::Own(url.to_owned())),
+            "iscsi" | "nvme+tcp" | "nfs" | "file" | "ram" | "null" | "device" => {
+                Some(Self::Own(url.to_owned()))
+            }
             "nbd" | "nbd+unix" => Some(Self::Fio(vec!["--ioengine=nbd".to_owned(), format!("--uri={url}")])),
             "" if is_device(url) => Some(Self::Own(format!("device:{url}"))),
             "" if url.starts_with('/') => Some(Self::Fio(vec![
@@ -110,6 +112,7 @@ mod tests {
             checker(&endpoint, Path::new("linerate"), None).map(|argv| argv[..3.min(argv.len())].join(" "))
         };
         assert_eq!(of("iscsi://h/t/0").as_deref(), Some("linerate check iscsi://h/t/0"));
+        assert_eq!(of("nfs://h/s/0").as_deref(), Some("linerate check nfs://h/s/0"));
         assert!(of("/dev/null").unwrap().starts_with("fio"), "no block device");
         assert!(of("nbd+unix:///0?socket=/s").unwrap().starts_with("fio"));
         assert!(of("/run/fuse/0").unwrap().starts_with("fio"));

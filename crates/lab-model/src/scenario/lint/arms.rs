@@ -56,13 +56,14 @@ fn name(arm: &Arm) -> Vec<String> {
 
 /// Which initiators can speak to which targets, and under which tools.
 fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
-    use Target::{Ganesha, LinerateIscsi, Nbdkit, Tgt};
+    use Target::{Ganesha, LinerateIscsi, LinerateNfs, Nbdkit, Tgt};
     let speaks = match arm.initiator {
         Initiator::Linerate | Initiator::LinerateFio => {
-            is_ours(arm.target) || matches!(arm.target, Tgt | Target::Site)
+            is_ours(arm.target) || matches!(arm.target, Tgt | Ganesha | LinerateNfs | Target::Site)
         }
         Initiator::LinerateNbd | Initiator::LinerateFuse | Initiator::LinerateVhostUser => {
-            is_ours(arm.target) || matches!(arm.target, Tgt | Target::Site | Target::None)
+            is_ours(arm.target)
+                || matches!(arm.target, Tgt | Ganesha | LinerateNfs | Target::Site | Target::None)
         }
         Initiator::QemuNbd | Initiator::NbdkitNbd => arm.target == Target::None,
         Initiator::LibiscsiPerf
@@ -170,7 +171,7 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
                     messages
                         .push("a null volume keeps nothing, so that no first I/O can be verified".to_owned());
                 }
-                let ours = is_ours(arm.target);
+                let ours = is_ours(arm.target) || arm.target == Target::LinerateNfs;
                 messages.extend(cluster(arm, &topology));
                 let has_digests = matches!(
                     arm.target,
@@ -228,7 +229,7 @@ fn cluster(arm: &Arm, topology: &Topology) -> Vec<String> {
     wrong.into_iter().filter(|(is, _)| *is).map(|(_, message)| message.to_owned()).collect()
 }
 
-/// Linerate serves.
+/// Linerate serves volumes; its shares are files that it knows nothing of.
 const fn is_ours(target: Target) -> bool {
     matches!(
         target,
@@ -243,8 +244,13 @@ const fn is_ours(target: Target) -> bool {
 
 /// The volume's URL, as Linerate reads it; tgt and others have no filters.
 fn volume(arm: &Arm, url: &str) -> Option<String> {
-    if arm.initiator == Initiator::Stream || matches!(arm.target, Target::Ganesha | Target::Site) {
+    if arm.initiator == Initiator::Stream || arm.target == Target::Site {
         return None;
+    }
+    if matches!(arm.target, Target::Ganesha | Target::LinerateNfs) {
+        return (!url.starts_with("ram:") && !url.starts_with("file:")).then(|| {
+            format!("volume {:?} is no file: what is served over NFS is ram: or file:", names::redact(url))
+        });
     }
     let own = is_ours(arm.target) || arm.target == Target::None;
     if url.contains('+') && !own {
@@ -294,6 +300,12 @@ mod tests {
         refused(FIO, &B.replace("'b'", "'a'"), "two arms have this name");
         refused(FIO, &B.replace("'B'", "'b1'"), "capital letter");
         refused(FIO, &B.replace("'tgt'", "'ganesha'"), "cannot speak");
+        for target in ["'ganesha'", "'linerate-nfs'"] {
+            let nfs = A.replace("'A'", "'B'").replace("'a'", "'b'").replace("'tgt'", target);
+            let ram = format!("{nfs}\nwith={{volume='ram:1G'}}");
+            assert_eq!(found(FIO, &[A, &ram]), Vec::<String>::new());
+            refused(FIO, &ram.replace("ram:", "null:"), "is no file");
+        }
         let stream = B.replace("libiscsi-nbd", "stream").replace("tgt", "stream");
         refused(&FIO.replace("fio", "dd"), &stream, "iperf3");
         refused(&FIO.replace("fio", "iperf3"), &stream, "loads nothing else");

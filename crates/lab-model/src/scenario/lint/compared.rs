@@ -150,7 +150,7 @@ const fn protocol(arm: &Arm) -> &'static str {
         Target::LinerateNvmeRdma => "NVMe/RDMA over iWARP",
         Target::LinerateNvmeRoce => "NVMe/RDMA over RoCE",
         Target::Nbdkit => "NBD",
-        Target::Ganesha => "NFS",
+        Target::LinerateNfs | Target::Ganesha => "NFS",
         Target::Stream | Target::BareLoop => "TCP",
         Target::None => "none",
         Target::Site => "the site's",
