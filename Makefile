@@ -65,9 +65,10 @@ bench: ## the lab's linerate.bench in pairs, then docs/benchmarks.md: against a 
 	cargo build --release -p reactor --example bareloop
 	target/release/linerate lab run linerate.bench --runs target/bench --table $(BENCH); status=$$?; scripts/benchpage.py record target/bench && exit $$status
 
-bench-peers: bench ## the same; all sizes, small packets, spinning, digests, RDMA in software, latency at half load, a second target core, NBD servers; then 1 to 1,000 connections, ten minutes for long turns, a client beside hostile peers, and one beside reloads
+bench-peers: bench ## the same; all sizes, small packets, spinning, digests, RDMA in software, latency at half load, a second target core, NBD servers, NFS beside nfs-ganesha; then 1 to 1,000 connections, ten minutes for long turns, a client beside hostile peers, and one beside reloads
 	@conformance/fio/build libiscsi
-	set -e; for one in knee wire spin digests rdma tail cores nbd; do target/release/linerate lab run linerate.$$one --runs target/bench --table $(BENCH); scripts/benchpage.py record target/bench; done
+	set -e; for one in knee wire spin digests rdma tail cores nbd nfs; do target/release/linerate lab run linerate.$$one --runs target/bench --table $(BENCH); scripts/benchpage.py record target/bench; done
+	scripts/metadata.py --results target/bench
 	scripts/scale.py --results target/bench
 	-scripts/stalls.py --results target/bench
 	-scripts/hostile.py

@@ -16,6 +16,7 @@ mod endpoint;
 mod inspect;
 mod lab;
 mod losses;
+mod metadata;
 mod output;
 mod overwrite;
 mod reserve;
@@ -66,6 +67,8 @@ enum Command {
     Check(check::Args),
     /// Measure volumes with a closed or open loop of requests
     Bench(bench::Args),
+    /// Measure what a server of files does with names: makes, looks up, lists and removes files
+    Metadata(metadata::Args),
     /// Run published evaluations of storage adapters here, and report them
     Lab(lab::Args),
     /// Show a cluster of four nodes on this machine
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Zero(args) => zero::run(&args),
         Command::Check(args) => check::run(&args).map(done),
         Command::Bench(args) => bench::run(&args),
+        Command::Metadata(args) => metadata::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Discover(args) => discover::run(&args).map(done),
         Command::Completions(args) => docs::completions(&args, Cli::command()).map(done),

@@ -297,3 +297,60 @@ fn the_commands_of_the_howto_work() {
 fn stamped_url(share: &Share) -> String {
     format!("file:{}", share.folder.path().join("image.raw").display())
 }
+
+/// Names of a folder that is served.
+fn names(share: &Share) -> Vec<String> {
+    let entries = std::fs::read_dir(share.folder.path().join("files")).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn names_are_made_looked_at_and_removed_again() {
+    let share = Share::start();
+    let url = format!("nfs://{}/files", share.portal);
+    let words = ["metadata", &url, "--depth", "2", "--branch", "3", "--files", "20", "--qd", "8"];
+    let told: serde_json::Value = serde_json::from_str(&run(&[&words[..], &["--json"]].concat())).unwrap();
+    let phases = told["phases"].as_array().unwrap();
+    let counts: Vec<(&str, u64)> = phases
+        .iter()
+        .map(|phase| (phase["phase"].as_str().unwrap(), phase["operations"].as_u64().unwrap()))
+        .collect();
+    // 1 + 3 + 9 directories with 20 files each; all but the first directory are listed.
+    let expected = [
+        ("directory creation", 13),
+        ("file creation", 260),
+        ("file stat", 260),
+        ("directory listing", 272),
+        ("file removal", 260),
+        ("directory removal", 13),
+    ];
+    assert_eq!((counts, &told["nfs"], &told["qd"]), (expected.to_vec(), &"4.2".into(), &8.into()));
+    assert!(phases.iter().all(|phase| phase["per_second"].as_f64().unwrap() > 0.0));
+    assert_eq!(names(&share), ["disk.img"], "nothing is left");
+    let text = run(&words);
+    assert!(text.lines().count() == 6 && text.contains("file stat"), "{text}");
+    for key in ["phases", "phase", "operations", "seconds", "per_second", "latency_us"] {
+        assert!(HOWTO.contains(&format!("`{key}`")), "docs/howto/nfs.md does not say what {key} is");
+    }
+    share.server.stop();
+}
+
+#[test]
+fn what_names_cannot_be_made_in_is_told() {
+    let share = Share::start();
+    let absent = run_in_vain(&["metadata", &format!("nfs://{}/files/absent", share.portal)]);
+    assert!(absent.contains("/files/absent") && absent.contains("check the path"), "{absent}");
+    let file = run_in_vain(&["metadata", &share.url("disk.img"), "--files", "1"]);
+    assert!(file.contains("directory creation"), "{file}");
+    let url = format!("nfs://{}/files", share.portal);
+    for (words, part) in [(["--files", "4000000000"], "lower depth"), (["--qd", "0"], "0 is not in")] {
+        let said = run_in_vain(&[&["metadata", &url][..], &words].concat());
+        assert!(said.contains(part), "{said}");
+    }
+    for wrong in ["iscsi://127.0.0.1/iqn.2026-11.org.linerate:x/0", "nfs://127.0.0.1/files?size=1M"] {
+        let said = run_in_vain(&["metadata", wrong]);
+        assert!(said.contains("nfs://HOST") || said.contains("leave them out"), "{said}");
+    }
+    assert_eq!(names(&share), ["disk.img"], "nothing was made");
+    share.server.stop();
+}

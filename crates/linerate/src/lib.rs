@@ -26,6 +26,7 @@ mod last_error;
 mod limits;
 mod load;
 mod memory;
+mod metadata;
 mod open;
 mod ordered;
 mod preparing;
@@ -59,6 +60,9 @@ pub use last_error::LastError;
 pub use load::{
     LoadEnd, LoadError, LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, SPREAD_PARTS,
     Spread, Tally, VERIFY_BYTES, WrongData,
+};
+pub use metadata::{
+    MOST_IN_FLIGHT, MetadataError, MetadataPhase, MetadataPlan, MetadataResult, Names, run_metadata,
 };
 pub use names::VolumeUrl;
 pub use open::{Opening, PreparedOpening, Tried, openers, try_here};

@@ -44,7 +44,7 @@ pub fn openers(storage: &Arc<dyn Storage>, dialer: &Arc<dyn Dialer>) -> Openers 
 }
 
 /// Who this process is to an NFS server.
-fn user() -> NfsUser {
+pub(crate) fn user() -> NfsUser {
     let groups = rustix::process::getgroups().unwrap_or_default();
     NfsUser {
         uid: rustix::process::geteuid().as_raw(),

@@ -3,6 +3,7 @@
 use buf::BufList;
 use rpc::xdr::{Place, Stream, Writer};
 
+use super::found::FileFacts;
 use super::limits::{CACHED_REPLY, OPERATIONS, OVERHEAD, PAYLOAD, SLOTS};
 use super::plan::Plan;
 use crate::v4::operation::OpNumber;
@@ -10,6 +11,8 @@ use crate::v4::{Bitmap, ClientId, SessionId, Stateid, Verifier};
 
 /// FATTR4_SIZE (RFC 8881 §5.8.1.5).
 const SIZE: u32 = 4;
+/// FATTR4_MODE (RFC 8881 §6.2.4).
+const MODE: u32 = 33;
 /// OPEN4_SHARE_ACCESS_WANT_NO_DELEG (RFC 8881 §18.16.1): there is no backchannel to recall one.
 const WANT_NO_DELEGATION: u32 = 0x0400;
 /// OPEN4_SHARE_DENY_WRITE.
@@ -209,13 +212,13 @@ impl Arguments {
         writer.u32(if opening.excludes_writers { DENY_WRITE } else { 0 });
         writer.u64(client.0);
         writer.opaque(owner);
-        // OPEN4_NOCREATE.
-        writer.u32(0);
     }
 
     /// OPEN of a name in the current directory (CLAIM_NULL).
     pub(super) fn open(mut self, opening: Opening, client: ClientId, owner: &[u8], name: &[u8]) -> Self {
         self.begin_open(opening, client, owner);
+        // OPEN4_NOCREATE, CLAIM_NULL.
+        self.writer.u32(0);
         self.writer.u32(0);
         self.writer.opaque(name);
         self
@@ -224,8 +227,60 @@ impl Arguments {
     /// OPEN of the current file, which was open before the server restarted (CLAIM_PREVIOUS, without a delegation).
     pub(super) fn reclaim(mut self, opening: Opening, client: ClientId, owner: &[u8]) -> Self {
         self.begin_open(opening, client, owner);
+        // OPEN4_NOCREATE, CLAIM_PREVIOUS, OPEN_DELEGATE_NONE.
+        self.writer.u32(0);
         self.writer.u32(1);
         self.writer.u32(0);
+        self
+    }
+
+    /// OPEN of a name in the current directory that must not be there yet (OPEN4_CREATE, GUARDED4, CLAIM_NULL), with these permissions.
+    pub(super) fn open_new(
+        mut self,
+        opening: Opening,
+        client: ClientId,
+        owner: &[u8],
+        name: &[u8],
+        mode: u32,
+    ) -> Self {
+        self.begin_open(opening, client, owner);
+        self.writer.u32(1);
+        self.writer.u32(1);
+        self.mode(mode);
+        self.writer.u32(0);
+        self.writer.opaque(name);
+        self
+    }
+
+    /// CREATE of a directory in the current one, with these permissions.
+    pub(super) fn create_directory(mut self, name: &[u8], mode: u32) -> Self {
+        let writer = self.begin(OpNumber::CREATE);
+        writer.u32(FileFacts::DIRECTORY);
+        writer.opaque(name);
+        self.mode(mode);
+        self
+    }
+
+    fn mode(&mut self, mode: u32) {
+        self.writer.put(&Bitmap::of(&[MODE]));
+        self.writer.u32(4);
+        self.writer.u32(mode);
+    }
+
+    /// READDIR from a cookie on, with an answer of so many bytes at most.
+    pub(super) fn list(mut self, cookie: u64, verifier: [u8; 8], bytes: u32, wanted: &Bitmap) -> Self {
+        let writer = self.begin(OpNumber::READDIR);
+        writer.u64(cookie);
+        writer.fixed(&verifier);
+        writer.u32(bytes);
+        writer.u32(bytes);
+        writer.put(wanted);
+        self
+    }
+
+    /// REMOVE.
+    pub(super) fn remove(mut self, name: &[u8]) -> Self {
+        self.begin(OpNumber::REMOVE).opaque(name);
         self
     }
 

@@ -42,7 +42,7 @@ use crate::v4::operation::OpNumber;
 use crate::v4::{SessionId, Status, Verifier};
 
 /// NFS's program (RFC 5531), version 4, and its procedure COMPOUND.
-const COMPOUND: Procedure = Procedure { program: 100_003, version: 4, procedure: 1 };
+pub(super) const COMPOUND: Procedure = Procedure { program: 100_003, version: 4, procedure: 1 };
 /// SEQ4_STATUS flags that say that state is lost (RFC 8881 §18.46.3): EXPIRED_ALL_STATE_REVOKED, EXPIRED_SOME_STATE_REVOKED, ADMIN_STATE_REVOKED and RESTART_RECLAIM_NEEDED.
 const STATE_LOST: u32 = 0x0000_0138;
 
@@ -742,7 +742,7 @@ fn is_about_the_slot(status: Status) -> bool {
 
 /// The decoder of an answer.
 #[derive(Debug)]
-pub struct ClientResults(Results);
+pub struct ClientResults(pub(super) Results);
 
 impl rpc::xdr::Decoder for ClientResults {
     fn step(&mut self, reader: &mut rpc::xdr::Reader<'_>) -> Result<rpc::xdr::Step, rpc::xdr::Error> {

@@ -1,4 +1,4 @@
-//! What a client learns while it opens a file: its client ID, its session, the file's attributes.
+//! What a client learns while it opens a file: its client ID, its session, the file's attributes. And where a listing of a directory is.
 
 use crate::v4::{Bitmap, ClientId, SessionId};
 
@@ -50,11 +50,13 @@ pub(super) struct FileFacts {
 
 impl FileFacts {
     pub(super) const TYPE: u32 = 1;
+    pub(super) const CHANGE: u32 = 3;
     pub(super) const SIZE: u32 = 4;
     pub(super) const FSID: u32 = 8;
     pub(super) const FILEID: u32 = 20;
     pub(super) const MAXREAD: u32 = 30;
     pub(super) const MAXWRITE: u32 = 31;
+    pub(super) const MODE: u32 = 33;
     /// NF4REG (RFC 8881 §3.2): the type of a regular file.
     pub(super) const REGULAR: u32 = 1;
     /// NF4DIR.
@@ -65,4 +67,15 @@ impl FileFacts {
         Bitmap::of(&[Self::TYPE, Self::SIZE, Self::FSID, Self::FILEID, Self::MAXREAD, Self::MAXWRITE]);
     /// What is asked for from time to time.
     pub(super) const LOOK: Bitmap = Bitmap::of(&[Self::SIZE]);
+}
+
+/// Where a listing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Listed {
+    /// Names in this answer.
+    pub entries: u32,
+    /// There are no more.
+    pub at_end: bool,
+    pub(crate) cookie: u64,
+    pub(crate) verifier: [u8; 8],
 }

@@ -10,6 +10,7 @@
 //! | §18.22, §18.32, §18.3; RFC 7862 §15.4: the volume's requests | `transfers` |
 //! | §15: what statuses mean | `verdict` |
 //! | §16.2: COMPOUND | `arguments`, `results`, `plan` |
+//! | §18.4, §18.13, §18.16, §18.23, §18.25: names, without data | [`names`] |
 
 mod arguments;
 mod config;
@@ -17,6 +18,7 @@ mod connection;
 mod found;
 pub mod limits;
 mod mount;
+pub mod names;
 mod plan;
 mod remote;
 mod results;
@@ -31,4 +33,6 @@ pub use config::{Access, Config, Versions};
 pub use connection::{Action, ClientResults, Input, NfsClient};
 pub use remote::RemoteFile;
 pub use session::Keep;
-pub use transport::{RdmaClient, TcpClient, connect, connect_over, needs, private_data};
+pub use transport::{
+    RdmaClient, TcpClient, TcpNames, connect, connect_names, connect_over, needs, private_data,
+};

@@ -10,11 +10,11 @@ use buf::Buf;
 use rpc::Body;
 use rpc::xdr::{Decoder, Error, Reader, Step};
 
-use super::found::{Channel, Exchanged, FileFacts, SessionMade};
+use super::found::{Channel, Exchanged, FileFacts, Listed, SessionMade};
 use super::limits::{ENTRIES, OPAQUE};
 use super::plan::Plan;
 use super::subject::Subject;
-use crate::limits::{ATTRIBUTES, FILE_HANDLE, TAG};
+use crate::limits::{ATTRIBUTES, FILE_HANDLE, NAME, TAG};
 use crate::v4::operation::OpNumber;
 use crate::v4::{Bitmap, ClientId, SessionId, Stateid, StateidOther, Status, Verifier};
 
@@ -53,6 +53,7 @@ pub(super) struct Found {
     pub(super) handle: Option<Vec<u8>>,
     pub(super) stateid: Option<Stateid>,
     pub(super) facts: Option<FileFacts>,
+    pub(super) listed: Option<Listed>,
 }
 
 /// Where the answer stopped.
@@ -81,6 +82,8 @@ pub(super) struct Results {
     /// Of WRITE or COMMIT.
     pub(super) verifier: Option<Verifier>,
     pub(super) found: Option<Box<Found>>,
+    /// The entries of a READDIR are being read.
+    listing: bool,
 }
 
 impl Results {
@@ -98,6 +101,7 @@ impl Results {
             written: None,
             verifier: None,
             found: None,
+            listing: false,
         }
     }
 
@@ -159,7 +163,29 @@ impl Results {
         }
         let step = self.success(number, reader)?;
         self.read = index.saturating_add(1);
-        Ok(if step == Step::Next && self.read >= count { Step::End } else { step })
+        // The entries of a listing follow in steps of their own.
+        Ok(if step == Step::Next && !self.listing && self.read >= count { Step::End } else { step })
+    }
+
+    /// One entry of a listing, or its end (RFC 8881 §18.23.2).
+    fn entry(&mut self, reader: &mut Reader<'_>, count: u32) -> Result<Step, Error> {
+        if reader.bool()? {
+            let cookie = reader.u64()?;
+            reader.opaque(NAME)?;
+            reader.get::<Bitmap>()?;
+            reader.opaque(ATTRIBUTES)?;
+            if let Some(listed) = &mut self.found().listed {
+                listed.cookie = cookie;
+                listed.entries = listed.entries.saturating_add(1);
+            }
+            return Ok(Step::Next);
+        }
+        let at_end = reader.bool()?;
+        if let Some(listed) = &mut self.found().listed {
+            listed.at_end = at_end;
+        }
+        self.listing = false;
+        Ok(if self.read >= count { Step::End } else { Step::Next })
     }
 
     /// Reads what follows the status of an operation that was carried out.
@@ -190,6 +216,17 @@ impl Results {
                 let stateid = opened(reader)?;
                 self.found().stateid = Some(stateid);
             }
+            OpNumber::READDIR => {
+                let verifier = reader.fixed()?;
+                self.found().listed = Some(Listed { verifier, ..Listed::default() });
+                self.listing = true;
+                return Ok(Step::Next);
+            }
+            OpNumber::CREATE => {
+                change(reader)?;
+                reader.get::<Bitmap>()?;
+            }
+            OpNumber::REMOVE => change(reader)?,
             OpNumber::CLOSE => {
                 stateid(reader)?;
             }
@@ -217,6 +254,7 @@ impl Decoder for Results {
     fn step(&mut self, reader: &mut Reader<'_>) -> Result<Step, Error> {
         match self.count {
             None => self.header(reader),
+            Some(count) if self.listing => self.entry(reader, count),
             Some(count) if self.read >= count => Ok(Step::End),
             Some(count) => self.operation(reader, count),
         }
@@ -289,13 +327,19 @@ fn session_made(reader: &mut Reader<'_>) -> Result<SessionMade, Error> {
     Ok(SessionMade { session, channel: fore })
 }
 
-/// `OPEN4resok` (RFC 8881 §18.16.2). No delegation was asked for; one that comes is left to expire.
-fn opened(reader: &mut Reader<'_>) -> Result<Stateid, Error> {
-    let stateid_ = stateid(reader)?;
-    // change_info4, rflags, attrset.
+/// `change_info4` (RFC 8881 §3.3.5).
+fn change(reader: &mut Reader<'_>) -> Result<(), Error> {
     reader.bool()?;
     reader.u64()?;
     reader.u64()?;
+    Ok(())
+}
+
+/// `OPEN4resok` (RFC 8881 §18.16.2). No delegation was asked for; one that comes is left to expire.
+fn opened(reader: &mut Reader<'_>) -> Result<Stateid, Error> {
+    let stateid_ = stateid(reader)?;
+    // rflags and attrset follow.
+    change(reader)?;
     reader.u32()?;
     reader.get::<Bitmap>()?;
     match reader.enumeration(|kind| (kind < 4).then_some(kind))? {
@@ -338,6 +382,11 @@ fn attributes(reader: &mut Reader<'_>) -> Result<FileFacts, Error> {
             FileFacts::FILEID => facts.fileid = Some(values.u64()?),
             FileFacts::MAXREAD => facts.max_read = Some(values.u64()?),
             FileFacts::MAXWRITE => facts.max_write = Some(values.u64()?),
+            FileFacts::CHANGE => {
+                values.u64()?;
+            }
+            // Of a stat, whatever follows is as long as it is.
+            FileFacts::MODE => return Ok(facts),
             other => return Err(Error::NotInEnumeration(other)),
         }
     }
