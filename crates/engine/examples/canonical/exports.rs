@@ -1,16 +1,22 @@
-//! What is served: one null volume, over one of the protocols, and how it is reached.
+//! What is served: one null volume, over one of the protocols, or a file; and how it is reached.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use engine::remote::Access;
-use engine::{ListenerRole, Transport};
+use engine::remote::{Access, NfsUser};
+use engine::{Catalogue, ListenerRole, NamedVolume, Transport};
 use names::{Source, VolumeUrl};
 use scsi::{LogicalUnit, TargetDevice, UnitIdentity};
-use volume::{OpenError, Volume, VolumeId};
+use volume::{Null, OpenError, Volume, VolumeId};
+
+use crate::files;
+use crate::wire::Mail;
 
 const IQN: &str = "iqn.2026-11.org.linerate:disk";
 const NQN: &str = "nqn.2026-11.org.linerate:disk";
+/// Size of the volume, in bytes, and of its blocks.
+const VOLUME: u64 = 1 << 30;
+const BLOCK: u32 = 512;
 
 /// A protocol, both of whose ends are looked at.
 #[derive(Clone, Copy)]
@@ -21,6 +27,8 @@ pub(crate) enum Protocol {
     Iser,
     /// NVMe over software iWARP, without CRCs.
     NvmeRdma,
+    /// A file over NFS 4.1.
+    Nfs,
 }
 
 /// Where the server seems to be.
@@ -36,6 +44,7 @@ impl Protocol {
             "nvme" => Some(Self::Nvme),
             "iser" => Some(Self::Iser),
             "nvme+rdma" => Some(Self::NvmeRdma),
+            "nfs" => Some(Self::Nfs),
             _ => None,
         }
     }
@@ -43,7 +52,7 @@ impl Protocol {
     /// What carries it.
     pub(crate) fn transport(self) -> Transport {
         match self {
-            Self::Iscsi | Self::Nvme => Transport::Tcp,
+            Self::Iscsi | Self::Nvme | Self::Nfs => Transport::Tcp,
             Self::Iser | Self::NvmeRdma => Transport::Iwarp { crc: false },
         }
     }
@@ -55,21 +64,27 @@ impl Protocol {
             Self::Nvme => format!("nvme+tcp://127.0.0.1/{NQN}/1"),
             Self::Iser => format!("iser://127.0.0.1/{IQN}/0"),
             Self::NvmeRdma => format!("nvme+rdma://127.0.0.1/{NQN}/1"),
+            Self::Nfs => format!("nfs://127.0.0.1/{}?version=4.1", files::PATH),
         };
         let url: VolumeUrl = text.parse().map_err(|error| OpenError::new(format!("{text}: {error}")))?;
         match url.source {
             Source::Iscsi(url) => Ok(Access::Iscsi { url, secrets: None }),
             Source::Nvme(url) => Ok(Access::Nvme { url }),
+            Source::Nfs(url) => Ok(Access::Nfs { url, user: NfsUser::default() }),
             _ => Err(OpenError::new("not a remote volume")),
         }
     }
 
-    /// The volume as a server offers it.
-    pub(crate) fn listener(self, volume: &dyn Volume) -> Result<ListenerRole, OpenError> {
-        match self {
-            Self::Iscsi | Self::Iser => iscsi_listener(volume),
-            Self::Nvme | Self::NvmeRdma => Ok(nvme_listener(volume)),
-        }
+    /// What a server has: the volume, or the file.
+    pub(crate) fn catalogue(self, mail: &Arc<Mail>) -> Result<Catalogue, OpenError> {
+        let null = Null::new(VOLUME, BLOCK).map_err(|error| OpenError::new(error.to_string()))?;
+        let volume: Arc<dyn Volume> = Arc::new(null);
+        let role = match self {
+            Self::Iscsi | Self::Iser => iscsi_listener(&*volume)?,
+            Self::Nvme | Self::NvmeRdma => nvme_listener(&*volume),
+            Self::Nfs => return files::catalogue(mail),
+        };
+        Ok(Catalogue::first([NamedVolume { name: "disk".into(), volume }], vec![role]))
     }
 }
 

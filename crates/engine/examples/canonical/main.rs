@@ -1,6 +1,6 @@
 //! One canonical I/O over and over, initiator and target in one thread, for an instruction counter to look at.
 //!
-//! Everything between a volume and the wire is the product's code: remote volume, initiator, target, engine, null volume.
+//! Everything between a volume and the wire is the product's code: remote volume, initiator, target, engine, null volume; for NFS a file system in memory.
 //! The wire is memory, the clock stands, and no system call is made per I/O, so that the count depends on the program alone.
 //! `scripts/instructions.py` runs this under valgrind with two counts and takes the difference.
 //!
@@ -10,6 +10,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark's result goes there")]
 
 mod exports;
+mod files;
 mod wire;
 
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl Plan {
 fn main() -> Result<(), OpenError> {
     let Some(plan) = Plan::parse(std::env::args().skip(1)) else {
         return Err(OpenError::new(
-            "usage: canonical iscsi|nvme|iser|nvme+rdma read|write BYTES COUNT, BYTES a multiple of 512",
+            "usage: canonical iscsi|nvme|iser|nvme+rdma|nfs read|write BYTES COUNT, BYTES a multiple of 512",
         ));
     };
     let mut world = World::new(plan.protocol)?;

@@ -9,22 +9,19 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use engine::{Catalogue, Core, EngineConfig, Message, NamedVolume};
+use engine::{Core, EngineConfig, Message};
 use host::{
     Accepted, BlockFile, CoreIndex, Dialer, Endpoint, EndpointId, IoError, ListenerId, OpenOptions, Postbox,
     Service, Storage,
 };
 use protocol::{Instant, Placement, SeededEntropy, Transmit};
-use volume::{Null, OpenError, Volume};
+use volume::OpenError;
 
 use crate::exports::{self, Protocol};
 
 /// What one send carries at most, as the reactor has it.
 const SEND_BYTES: usize = 1 << 20;
 const SEND_PIECES: usize = 256;
-/// Size of the volume, in bytes, and of its blocks.
-const VOLUME: u64 = 1 << 30;
-const BLOCK: u32 = 512;
 /// The server's memory for data, in bytes.
 const POOL: usize = 64 << 20;
 const NOW: Instant = Instant::ZERO;
@@ -39,8 +36,8 @@ impl Storage for Diskless {
 }
 
 /// The one core's mailbox.
-#[derive(Default)]
-struct Mail(Mutex<VecDeque<Message>>);
+#[derive(Debug, Default)]
+pub(crate) struct Mail(Mutex<VecDeque<Message>>);
 
 impl Mail {
     fn take(&self) -> Option<Message> {
@@ -163,11 +160,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A server of a null volume.
+    /// A server of a null volume, or of a file.
     pub(crate) fn new(protocol: Protocol) -> Result<Self, OpenError> {
-        let null = Null::new(VOLUME, BLOCK).map_err(|error| OpenError::new(error.to_string()))?;
-        let volume: Arc<dyn Volume> = Arc::new(null);
-        let roles = vec![protocol.listener(&*volume)?];
         let config = EngineConfig {
             pool_limit: POOL,
             entropy: Arc::new(|| Box::new(SeededEntropy::new(1))),
@@ -184,7 +178,7 @@ impl World {
             postbox: Arc::clone(&mail) as Arc<dyn Postbox<Message>>,
             waker: Waker::noop().clone(),
         };
-        let mut catalogue = Catalogue::first([NamedVolume { name: "disk".into(), volume }], roles);
+        let mut catalogue = protocol.catalogue(&mail)?;
         catalogue.listeners.iter_mut().for_each(|listening| listening.transport = protocol.transport());
         let core = Core::new(Arc::new(config), catalogue, outside);
         let core = core.map_err(|error| OpenError::new(error.to_string()))?;

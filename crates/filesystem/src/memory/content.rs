@@ -116,11 +116,18 @@ impl Content {
 
     /// Writes, not durably.
     pub(super) fn write(&mut self, offset: u64, data: &BufList) {
-        let mut bytes = data.pieces().iter().flat_map(|piece| piece.iter().copied());
+        let mut done = 0;
         for Piece { page, start, len } in pieces(offset, data.len() as u64) {
             self.keep(page);
             let target = self.pages.entry(page).or_insert_with(|| Arc::new([0; PAGE_BYTES]));
-            part(target, start, len).iter_mut().zip(&mut bytes).for_each(|(to, from)| *to = from);
+            let mut rest = part(target, start, len);
+            let from = data.part(done, rest.len());
+            done += from.len();
+            for piece in from.pieces() {
+                let (to, behind) = rest.split_at_mut(piece.len().min(rest.len()));
+                to.copy_from_slice(piece.get(..to.len()).unwrap_or_default());
+                rest = behind;
+            }
         }
         if !data.is_empty() {
             self.size = self.size.max(offset + data.len() as u64);
