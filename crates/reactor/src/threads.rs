@@ -33,6 +33,8 @@ struct State {
     waiting: VecDeque<Task>,
     threads: usize,
     idle: usize,
+    /// Of those that have nothing to do, how many were woken and have not looked yet: each wake-up is a system call, whoever sleeps.
+    woken: usize,
 }
 
 #[derive(Default)]
@@ -61,7 +63,10 @@ fn start(task: Task) {
         state.threads += usize::from(started.is_ok());
     }
     if state.threads > 0 {
-        threads.work.notify_one();
+        if state.idle > state.woken {
+            state.woken += 1;
+            threads.work.notify_one();
+        }
         return;
     }
     // Without a thread the work is done here, late rather than never.
@@ -89,6 +94,7 @@ impl Threads {
             state.idle += 1;
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
+            state.woken = state.woken.saturating_sub(1);
         }
     }
 }

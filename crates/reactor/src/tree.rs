@@ -315,7 +315,12 @@ impl Tree for SystemTree {
     }
 
     fn set_mode(&self, node: &OwnedFd, mode: u32) -> Result<(), IoError> {
-        rustix::fs::chmod(again(node), Mode::from_raw_mode(mode)).map_err(failure)
+        let mode = Mode::from_raw_mode(mode);
+        match rustix::fs::fchmod(node, mode) {
+            // It is open as a place alone.
+            Err(Errno::BADF) => rustix::fs::chmod(again(node), mode).map_err(failure),
+            other => other.map_err(failure),
+        }
     }
 
     fn set_owner(&self, node: &OwnedFd, uid: Option<u32>, gid: Option<u32>) -> Result<(), IoError> {

@@ -5,6 +5,8 @@ use host::IoError;
 
 /// `ENOENT`.
 pub(super) const NO_ENTRY: i32 = 2;
+/// EBADF: the descriptor is of a place alone (O_PATH).
+pub(super) const BAD_DESCRIPTOR: i32 = 9;
 /// `EEXIST`.
 pub(super) const EXISTS: i32 = 17;
 /// `ENXIO`.

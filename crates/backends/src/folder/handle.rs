@@ -12,19 +12,19 @@ use super::limits::{HANDLE_CODE, HANDLE_HEAD, KERNEL_HANDLE, KEY};
 
 /// Makes and checks handles.
 pub(super) struct Sealer {
-    key: [u8; KEY],
+    /// With the key in it, from which each code goes on. A key of any length is one.
+    keyed: Option<Hmac<Sha256>>,
 }
 
 impl Sealer {
-    pub(super) const fn new(key: [u8; KEY]) -> Self {
-        Self { key }
+    pub(super) fn new(key: [u8; KEY]) -> Self {
+        Self { keyed: Hmac::<Sha256>::new_from_slice(&key).ok() }
     }
 
     /// A code that only this server can make of these bytes.
     pub(super) fn code(&self, bytes: &[u8]) -> [u8; HANDLE_CODE] {
         let mut code = [0; HANDLE_CODE];
-        // A key of any length is one.
-        if let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.key) {
+        if let Some(mut mac) = self.keyed.clone() {
             mac.update(bytes);
             code.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(to, from)| *to = from);
         }

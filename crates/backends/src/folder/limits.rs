@@ -14,6 +14,8 @@ pub(super) const CORE_CALLERS: usize = 8;
 pub(super) const PERMISSION_AGE: std::time::Duration = std::time::Duration::from_secs(1);
 /// Files whose flushes keep a descriptor of their own, so that no failure to write back goes unnoticed. Of more, those that nobody uses are flushed and closed.
 pub(super) const WRITTEN_FILES: usize = 1024;
+/// Directories that stay open while they are used; with more all are closed and it begins again.
+pub(super) const DIRECTORIES: usize = 256;
 /// Objects of whom is remembered that their change attribute is ahead of their time of change.
 pub(super) const CHANGES: usize = 4096;
 /// Directories from one of the folder's up to its root. A deeper one is taken to lie outside.

@@ -257,6 +257,7 @@ pub(super) fn remove(shared: &Shared, caller: &Credentials, place: Place<'_>, re
 
 /// An object has lost a name; with its last it is gone.
 fn forget(shared: &Shared, node: &Node) -> Result<(), FileErrorKind> {
+    shared.close_directory(&node.handle);
     if shared.tree.stat(&node.descriptor).map_err(kind_of)?.links == 0 {
         shared.handles.gone(&node.stat);
     }

@@ -4,12 +4,13 @@
 //! what was opened there the core learns. What a core knows is forgotten as soon as the generation moves: when names, modes or opens have changed.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use filesystem::{
-    Completion, Credentials, Failure, FileHandle, FileSystemQueue, OpenAccess, OpenId, Operation, Outcome,
-    QueueFull, Request, Stability, Tag, Target, WccData, shape,
+    Attributes, Completion, Credentials, Failure, FileHandle, FileSystemQueue, OpenAccess, OpenId, Operation,
+    Outcome, QueueFull, Request, Stability, Tag, Target, WccData, shape,
 };
 use host::{BlockOperation, BlockRequest, TreeDone, TreeQueue, WriteSync};
 use protocol::Instant;
@@ -46,6 +47,12 @@ struct Active {
     tag: Tag,
     data: Data,
     what: What,
+}
+
+/// The attributes of a file after all that has ended on it by now.
+struct Seen {
+    descriptor: Arc<OwnedFd>,
+    attributes: Option<Attributes>,
 }
 
 pub(super) struct FolderQueue {
@@ -189,10 +196,20 @@ impl FolderQueue {
         self.shared.tree.start(Box::new(move || job.run()));
     }
 
-    /// What an operation on the ring came to. The attributes are of a file that is open: asking for them reads no medium.
-    fn conclude(&self, active: &Active, done: TreeDone) -> Result<Outcome, Failure> {
+    /// What an operation on the ring came to. The attributes are of a file that is open: asking for them reads no medium. They are asked for once for what
+    /// `seen` has, as all of that had ended before.
+    fn conclude(&self, active: &Active, done: TreeDone, seen: &mut Option<Seen>) -> Result<Outcome, Failure> {
         let (shared, counters) = (&self.shared, &self.shared.counters);
-        let stat = || shared.tree.stat(&active.data.descriptor).ok().map(|stat| shared.attributes(&stat));
+        let mut stat = || match seen {
+            Some(seen) if Arc::ptr_eq(&seen.descriptor, &active.data.descriptor) => seen.attributes,
+            _ => {
+                let descriptor = Arc::clone(&active.data.descriptor);
+                let stat = shared.tree.stat(&descriptor);
+                let attributes = stat.ok().map(|stat| shared.attributes(&stat));
+                *seen = Some(Seen { descriptor, attributes });
+                attributes
+            }
+        };
         match (&active.what, done.result) {
             (What::Read { .. }, Err(error)) => {
                 let memory = done.data.and_then(|data| data.try_unfreeze().ok());
@@ -252,9 +269,10 @@ impl FileSystemQueue for FolderQueue {
         self.ended = ended;
         let mut moved = std::mem::take(&mut self.done);
         self.ring.poll(&mut moved);
+        let mut seen = None;
         for one in moved.drain(..) {
             if let Some(active) = self.take(wire::index(one.tag)) {
-                let result = self.conclude(&active, one);
+                let result = self.conclude(&active, one, &mut seen);
                 done.push(Completion { tag: active.tag, result });
             }
         }

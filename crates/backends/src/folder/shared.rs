@@ -13,9 +13,9 @@ use host::{DataAccess, IoError, NodeKind, NodeStat, Right, Tree};
 
 use super::change::Changes;
 use super::convert::{actor, attributes, must_be_file};
-use super::error::kind_of;
+use super::error::{BAD_DESCRIPTOR, kind_of};
 use super::handles::{Found, Handles};
-use super::limits::{DEPTH_OF_DIRECTORIES, OPENS, WRITTEN_FILES};
+use super::limits::{DEPTH_OF_DIRECTORIES, DIRECTORIES, OPENS, WRITTEN_FILES};
 
 /// An object that was found, and what was known of it then.
 #[derive(Debug, Clone)]
@@ -96,6 +96,8 @@ pub(super) struct Shared {
     /// Moves when a core may have to judge anew what it remembers.
     generation: AtomicU64,
     opens: Mutex<Opens>,
+    /// Directories that were used lately, each open for reading: neither found anew nor opened anew to be made durable.
+    directories: Mutex<HashMap<FileHandle, Arc<OwnedFd>>>,
     written: Mutex<HashMap<FileHandle, Arc<Flushes>>>,
 }
 
@@ -134,6 +136,7 @@ impl Shared {
             last_error: Mutex::default(),
             generation: AtomicU64::new(0),
             opens: Mutex::default(),
+            directories: Mutex::default(),
             written: Mutex::default(),
         })
     }
@@ -223,20 +226,52 @@ impl Shared {
 
     /// The object of a handle that was given out: it must still be there, and, as a directory, in the folder.
     pub(super) fn resolve(&self, handle: &FileHandle) -> Result<Node, FileErrorKind> {
-        self.handles.check(handle)?;
         let held = lock(&self.opens).by_handle.get(handle).map(|held| Arc::clone(&held.descriptor));
         let is_open = held.is_some();
-        let descriptor = match held {
-            Some(descriptor) => descriptor,
-            None if *handle == self.root => self.tree.root(),
-            None => Arc::new(self.handles.find(handle)?),
+        let used = || lock(&self.directories).get(handle).map(Arc::clone);
+        // Whoever has the very bytes of a handle that was found before has one that was given out.
+        let descriptor = if let Some(descriptor) = held.or_else(used) {
+            descriptor
+        } else {
+            self.handles.check(handle)?;
+            if *handle == self.root { self.tree.root() } else { Arc::new(self.handles.find(handle)?) }
         };
         let stat = self.tree.stat(&descriptor).map_err(kind_of)?;
         let is_gone = stat.links == 0 && !is_open;
         if is_gone || (stat.kind == NodeKind::Directory && !self.is_beneath(&descriptor, &stat)?) {
+            lock(&self.directories).remove(handle);
             return Err(FileErrorKind::Stale);
         }
+        let descriptor = if stat.kind == NodeKind::Directory {
+            self.keep_directory(handle, descriptor)
+        } else {
+            descriptor
+        };
         Ok(Node { descriptor, handle: *handle, stat })
+    }
+
+    /// Keeps a directory open that is used: its descriptor for reading, where that may be had.
+    fn keep_directory(&self, handle: &FileHandle, descriptor: Arc<OwnedFd>) -> Arc<OwnedFd> {
+        if *handle == self.root || lock(&self.directories).contains_key(handle) {
+            return descriptor;
+        }
+        let Ok(open) = self.tree.open_directory(&descriptor) else { return descriptor };
+        let open = Arc::new(open);
+        let forgotten = {
+            let mut directories = lock(&self.directories);
+            let full = directories.len() >= DIRECTORIES;
+            let all = if full { std::mem::take(&mut *directories) } else { HashMap::new() };
+            directories.insert(*handle, Arc::clone(&open));
+            all
+        };
+        drop(forgotten);
+        open
+    }
+
+    /// A directory may be gone: it is found anew, or not.
+    pub(super) fn close_directory(&self, handle: &FileHandle) {
+        let closed = lock(&self.directories).remove(handle);
+        drop(closed);
     }
 
     /// The directory of a handle.
@@ -315,6 +350,10 @@ impl Shared {
 
     /// Makes an object's names or attributes durable.
     pub(super) fn sync(&self, node: &Node) -> Result<(), FileErrorKind> {
+        match self.tree.sync(&node.descriptor) {
+            Err(IoError(BAD_DESCRIPTOR)) => {}
+            other => return other.map_err(kind_of),
+        }
         let opened = match node.stat.kind {
             NodeKind::Directory => self.tree.open_directory(&node.descriptor),
             NodeKind::File => self.tree.open_data(&node.descriptor, DataAccess::Read),

@@ -46,6 +46,10 @@ pub(crate) fn begin(env: &mut Env<'_>, purpose: Purpose) -> Result<Flow, Status>
             finish(env, &purpose, &attributes, None)
         }
         Place::File { export, handle } => {
+            let seen = env.context.seen.take().filter(|(place, _)| *place == current);
+            if let Some((_, attributes)) = seen.filter(|_| !needs_space(&purpose)) {
+                return finish(env, &purpose, &attributes, None);
+            }
             let operation = Operation::GetAttributes { object: handle.into() };
             env.ask(export, operation, Stage::Attributes(AttributeStage::Reading { purpose }))
         }

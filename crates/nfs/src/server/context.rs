@@ -1,10 +1,11 @@
 //! One COMPOUND under way, and what its operations may touch (RFC 8881 §16.2.3).
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use buf::Account;
-use filesystem::{Credentials, FileErrorKind, Operation, Outcome, Target};
+use filesystem::{Attributes, Credentials, FileErrorKind, Operation, Outcome, Target};
 use rpc::xdr::Writer;
 
 use super::exports::{Export, Exports, FileKey, FileRef, FileSystemId, Grant, Place, Writes};
@@ -45,6 +46,8 @@ pub(crate) struct Context {
     pub(crate) saved: Option<Place>,
     pub(crate) current_stateid: Option<Stateid>,
     pub(crate) saved_stateid: Option<Stateid>,
+    /// What the operation before told of an object beside its result: a GETATTR behind it need not ask again. Only GETFH may stand between.
+    pub(crate) seen: Option<(Place, Box<Attributes>)>,
     /// The session's client.
     pub(crate) client: Option<ClientId>,
     pub(crate) occupied: Option<Occupied>,
@@ -108,6 +111,7 @@ impl Context {
             saved: None,
             current_stateid: None,
             saved_stateid: None,
+            seen: None,
             client: None,
             occupied: None,
             uses: Vec::new(),

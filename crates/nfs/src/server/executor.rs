@@ -233,6 +233,9 @@ impl Running {
         if self.results >= OPERATIONS {
             return Err(Status::TOO_MANY_OPS);
         }
+        if !matches!(operation, Operation::GetFh | Operation::GetAttr(_)) {
+            self.context.seen = None;
+        }
         let last = self.operations.is_empty();
         let identity = connection.identity;
         let env = &mut Env { shared: &mut *connection.shared, context: &mut self.context };
@@ -272,22 +275,27 @@ impl Running {
             return Err(Status::DELAY);
         }
         connection.slots.give_back_stale(connection.now, sequence.session, sequence.slot);
-        let Some(loan) = connection.slots.get_mut(sequence.session, sequence.slot) else {
+        let (sent, bytes, fingerprint) = (self.sent, wire::saturate::<u32>(self.bytes), self.fingerprint);
+        let begun = connection.slots.with(sequence.session, sequence.slot, |loan| {
+            let attributes = loan.attributes;
+            let highest = attributes.max_requests.saturating_sub(1);
+            if sent > attributes.max_operations {
+                return Err(Status::TOO_MANY_OPS);
+            }
+            if bytes > attributes.max_request {
+                return Err(Status::REQ_TOO_BIG);
+            }
+            if sequence.highest_slot > highest || sequence.highest_slot < sequence.slot {
+                return Err(Status::BAD_HIGH_SLOT);
+            }
+            Ok((loan.client, attributes, loan.slot.begin(sequence.sequence, fingerprint)))
+        });
+        let Some(begun) = begun else {
             self.current = Current::Sequence(sequence);
             return Ok(Flow::Done);
         };
-        let attributes = loan.attributes;
-        let highest = attributes.max_requests.saturating_sub(1);
-        if self.sent > attributes.max_operations {
-            return Err(Status::TOO_MANY_OPS);
-        }
-        if wire::saturate::<u32>(self.bytes) > attributes.max_request {
-            return Err(Status::REQ_TOO_BIG);
-        }
-        if sequence.highest_slot > highest || sequence.highest_slot < sequence.slot {
-            return Err(Status::BAD_HIGH_SLOT);
-        }
-        match loan.slot.begin(sequence.sequence, self.fingerprint) {
+        let (client, attributes, verdict) = begun?;
+        match verdict {
             Verdict::Refuse(status) => return Err(status),
             Verdict::Replay(reply) => {
                 self.replay = Some(reply);
@@ -295,7 +303,8 @@ impl Running {
             }
             Verdict::Execute => {}
         }
-        self.context.client = Some(loan.client);
+        let highest = attributes.max_requests.saturating_sub(1);
+        self.context.client = Some(client);
         let Sequence { session, slot, cache, .. } = sequence;
         let attributes = attributes.for_results();
         self.context.occupied = Some(Occupied { session, slot, cache, attributes });
@@ -325,10 +334,9 @@ impl Running {
         }
         let occupied = self.context.occupied;
         let reply = self.context.out.finish();
-        if let Some(occupied) = occupied
-            && let Some(loan) = slots.get_mut(occupied.session, occupied.slot)
-        {
-            loan.slot.finish(occupied.cache.then(|| reply.clone().into_list().into_one()));
+        if let Some(occupied) = occupied {
+            let kept = occupied.cache.then(|| reply.clone().into_list().into_one());
+            slots.with(occupied.session, occupied.slot, |loan| loan.slot.finish(kept));
         }
         reply
     }

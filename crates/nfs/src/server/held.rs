@@ -178,13 +178,18 @@ pub struct HeldSlots {
     /// When the group last heard from here that each client was there.
     told: BTreeMap<ClientId, Instant>,
     returned: VecDeque<Notice<FileKey>>,
+    /// Bytes of the replies that they keep, counted as replies come and go: it is asked for with every call.
+    reply_bytes: usize,
 }
 
 impl HeldSlots {
     /// The group has lent a slot.
     pub fn lend(&mut self, session: SessionId, number: u32, loan: SlotLoan) {
         self.remember(loan.client, loan.renewed);
-        self.slots.insert((session, number), loan);
+        self.reply_bytes = self.reply_bytes.saturating_add(loan.slot.reply_bytes());
+        if let Some(before) = self.slots.insert((session, number), loan) {
+            self.reply_bytes = self.reply_bytes.saturating_sub(before.slot.reply_bytes());
+        }
     }
 
     fn remember(&mut self, client: ClientId, when: Instant) {
@@ -220,9 +225,19 @@ impl HeldSlots {
         self.returned.pop_front()
     }
 
-    /// A slot, if it is here.
-    pub fn get_mut(&mut self, session: SessionId, number: u32) -> Option<&mut SlotLoan> {
-        self.slots.get_mut(&(session, number))
+    /// Does something with a slot, if it is here.
+    pub fn with<R>(
+        &mut self,
+        session: SessionId,
+        number: u32,
+        act: impl FnOnce(&mut SlotLoan) -> R,
+    ) -> Option<R> {
+        let loan = self.slots.get_mut(&(session, number))?;
+        let before = loan.slot.reply_bytes();
+        let result = act(loan);
+        let kept = self.reply_bytes.saturating_sub(before);
+        self.reply_bytes = kept.saturating_add(loan.slot.reply_bytes());
+        Some(result)
     }
 
     /// The group wants a slot back: it gets it, or hears that it is in use.
@@ -231,6 +246,7 @@ impl HeldSlots {
         if self.slots.get(&key).is_some_and(|loan| !loan.slot.is_busy())
             && let Some(loan) = self.slots.remove(&key)
         {
+            self.reply_bytes = self.reply_bytes.saturating_sub(loan.slot.reply_bytes());
             return Notice::ReturnSlot(session, number, loan.slot);
         }
         Notice::SlotBusy(session, number)
@@ -239,6 +255,7 @@ impl HeldSlots {
     /// A session is gone: its slots mean nothing any more.
     pub fn end_session(&mut self, session: SessionId) {
         self.slots.retain(|(known, _), _| *known != session);
+        self.reply_bytes = self.slots.values().map(|loan| loan.slot.reply_bytes()).sum();
     }
 
     /// Gives every slot back that is not in use: the connection ends.
@@ -250,7 +267,7 @@ impl HeldSlots {
 
     /// Bytes of the replies that they keep.
     pub fn reply_bytes(&self) -> usize {
-        self.slots.values().map(|loan| loan.slot.reply_bytes()).sum()
+        self.reply_bytes
     }
 
     /// How many there are.

@@ -22,6 +22,7 @@ mod open;
 mod stage;
 mod stateful;
 mod task;
+mod under_way;
 mod upper;
 mod version3;
 

@@ -177,7 +177,9 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: NameStage, input: Input) -> Resul
             NameStage::LookingUp { file: FileRef { export, .. } } | NameStage::LookingUpParent { export },
             Outcome::Found(object),
         ) => {
-            env.set_current(Place::File { export, handle: object.handle });
+            let place = Place::File { export, handle: object.handle };
+            env.set_current(place);
+            env.context.seen = Some((place, Box::new(object.attributes)));
         }
         (NameStage::JudgingDirectory, Outcome::Attributes(attributes)) => {
             let link = attributes.file_type == FileType::SymbolicLink;
@@ -203,7 +205,9 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: NameStage, input: Input) -> Resul
         (NameStage::Creating { export, bitmap }, Outcome::Created(created)) => {
             change_info(env, &created.directory);
             env.context.out.put(&bitmap);
-            env.set_current(Place::File { export, handle: created.object.handle });
+            let place = Place::File { export, handle: created.object.handle };
+            env.set_current(place);
+            env.context.seen = Some((place, Box::new(created.object.attributes)));
         }
         (NameStage::Removing, Outcome::Removed(change)) => change_info(env, &change),
         (NameStage::Renaming, Outcome::Renamed { from, to }) => {

@@ -43,7 +43,17 @@ pub(crate) fn begin(env: &mut Env<'_>, open: Open) -> Result<Flow, Status> {
         (OpenClaim::Null(bytes), how) => admit(env, wanted, name(&bytes)?, how),
         (OpenClaim::Fh | OpenClaim::Previous(_), OpenHow::NoCreate) => {
             let file = env.file(Status::ISDIR)?;
-            ask_open(env, Opening { wanted, file, change: None, bitmap: Bitmap::default(), cut: false })
+            ask_open(
+                env,
+                Opening {
+                    wanted,
+                    file,
+                    change: None,
+                    bitmap: Bitmap::default(),
+                    cut: false,
+                    attributes: None,
+                },
+            )
         }
         (OpenClaim::Fh | OpenClaim::Previous(_), _) => Err(Status::INVAL),
     }
@@ -154,10 +164,23 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: OpenStage, input: Input) -> Resul
             let Outcome::Found(object) = input.outcome()? else { return Err(Status::SERVERFAULT) };
             let directory = env.file(Status::SERVERFAULT)?;
             let file = FileRef { key: FileKey { handle: object.handle, ..directory.key }, ..directory };
-            ask_open(env, Opening { wanted, file, change: None, bitmap: Bitmap::default(), cut: false })
+            ask_open(
+                env,
+                Opening {
+                    wanted,
+                    file,
+                    change: None,
+                    bitmap: Bitmap::default(),
+                    cut: false,
+                    attributes: None,
+                },
+            )
         }
-        OpenStage::Opening(opening) => {
-            let Outcome::Opened { open, .. } = input.outcome()? else { return Err(Status::SERVERFAULT) };
+        OpenStage::Opening(mut opening) => {
+            let Outcome::Opened { open, attributes } = input.outcome()? else {
+                return Err(Status::SERVERFAULT);
+            };
+            opening.attributes = Some(*attributes);
             ask_share(env, opening, open)
         }
         OpenStage::Creating { wanted, export, bitmap, cut } => {
@@ -166,7 +189,8 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: OpenStage, input: Input) -> Resul
             let directory = env.file(Status::SERVERFAULT)?;
             let file = FileRef { export, key: FileKey { handle: created.object.handle, ..directory.key } };
             let cut = cut && !created.is_new;
-            let opening = Opening { wanted, file, change: Some(created.directory), bitmap, cut };
+            let attributes = Some(created.object.attributes);
+            let opening = Opening { wanted, file, change: Some(created.directory), bitmap, cut, attributes };
             ask_share(env, Box::new(opening), id)
         }
         OpenStage::Granting(opening, id) => match input.answer() {
@@ -196,7 +220,11 @@ fn cut(env: &mut Env<'_>, opening: Box<Opening>, loan: StateidLoan<FileKey>) -> 
 /// `OPEN4resok`.
 fn finish(env: &mut Env<'_>, opening: &Opening, loan: &StateidLoan<FileKey>) -> Flow {
     let FileRef { export, key } = opening.file;
-    env.set_current(Place::File { export, handle: key.handle });
+    let place = Place::File { export, handle: key.handle };
+    env.set_current(place);
+    if let (Some(attributes), false) = (opening.attributes, opening.cut) {
+        env.context.seen = Some((place, Box::new(attributes)));
+    }
     super::stateful::tell_stateid(env, loan.stateid());
     if let Some(change) = &opening.change {
         super::names::change_info(env, change);

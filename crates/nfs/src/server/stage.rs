@@ -152,6 +152,8 @@ pub(crate) struct Opening {
     pub(crate) bitmap: Bitmap,
     /// The file is to be cut once it is granted.
     pub(crate) cut: bool,
+    /// What the file system told of it when it was opened.
+    pub(crate) attributes: Option<Attributes>,
 }
 
 /// What an operation that only the group can carry out waits for.

@@ -1,7 +1,7 @@
 //! NFS as an upper layer of RPC: calls become COMPOUNDs, COMPOUNDs become requests to file systems and to the group.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 
@@ -18,6 +18,7 @@ use super::exports::{Exports, FileKey, FileSystemId};
 use super::held::{HeldLoans, HeldSlots};
 use super::identity::ServerIdentity;
 use super::task::Task;
+use super::under_way::UnderWay;
 use super::version3::{Mounting, Running as Procedure};
 use crate::limits::{ARGUMENTS, CONNECTION_SLOTS, OVERDRAFT};
 use crate::mount;
@@ -141,9 +142,7 @@ pub struct NfsServer {
     shared: Shared,
     slots: HeldSlots,
     identity: ServerIdentity,
-    pending: BTreeMap<u64, Pending>,
-    /// The key that was given out last: 32 bits, as requests' tags have.
-    last: u32,
+    pending: UnderWay<Pending>,
     starved: VecDeque<u64>,
     actions: VecDeque<Action>,
     caller: Option<Arc<Credentials>>,
@@ -178,8 +177,7 @@ impl NfsServer {
             shared,
             slots: HeldSlots::default(),
             identity: config.identity,
-            pending: BTreeMap::new(),
-            last: 0,
+            pending: UnderWay::default(),
             starved: VecDeque::new(),
             actions: VecDeque::new(),
             caller: None,
@@ -207,7 +205,7 @@ impl NfsServer {
 
     /// True while a request of it is under way at this file system.
     pub fn uses(&self, filesystem: FileSystemId) -> bool {
-        self.pending.values().any(|pending| pending.at == Some(filesystem))
+        self.pending.iter().any(|pending| pending.at == Some(filesystem))
     }
 
     /// What people are to be told.
@@ -233,16 +231,6 @@ impl NfsServer {
         let held = Outside { data, tables };
         if held != self.counted {
             self.shared.account.recount(&mut self.counted, held);
-        }
-    }
-
-    /// A key for another COMPOUND.
-    fn key(&mut self) -> u64 {
-        loop {
-            self.last = self.last.wrapping_add(1);
-            if !self.pending.contains_key(&self.last.into()) {
-                return self.last.into();
-            }
         }
     }
 
@@ -273,7 +261,7 @@ impl NfsServer {
     }
 
     fn advance(&mut self, now: Instant, channel: &mut Channel<NoBody>, key: u64, event: Option<Event>) {
-        let Some(mut pending) = self.pending.remove(&key) else { return };
+        let Some(mut pending) = self.pending.take(key) else { return };
         let Self { shared, slots, identity, .. } = self;
         let mut connection = Connection { shared, slots, identity, now };
         let before = pending.running.client();
@@ -303,18 +291,20 @@ impl NfsServer {
             Wait::Finished => {
                 self.argument_bytes = self.argument_bytes.saturating_sub(pending.running.bytes());
                 self.payload_bytes = self.payload_bytes.saturating_sub(pending.running.payload());
-                let end = pending.running.finish(now, &mut self.slots);
+                self.pending.free(key);
+                let Pending { call, running, .. } = *pending;
+                let end = running.finish(now, &mut self.slots);
                 if let Some(notice) = end.notice {
                     self.group(GroupRequest::Notice(notice));
                 }
-                channel.reply(pending.call, end.reply);
+                channel.reply(call, end.reply);
                 if self.ended {
                     self.give_back_slots();
                 }
                 return self.change_exports();
             }
         }
-        self.pending.insert(key, pending);
+        self.pending.put_back(key, pending);
     }
 
     /// Tells the group now and then that a client is there.
@@ -353,7 +343,7 @@ impl NfsServer {
 
     /// Takes what the group lends into the tables.
     fn enter(&mut self, tag: u64, result: &Result<Answer<FileKey>, crate::v4::Status>) {
-        let Some(pending) = self.pending.get(&tag) else { return };
+        let Some(pending) = self.pending.get(tag) else { return };
         match (result, &pending.asked) {
             (Ok(Answer::Slot(loan)), Asked::Slot(session, slot)) => {
                 let (session, slot) = (*session, *slot);
@@ -417,10 +407,9 @@ impl UpperLayer for NfsServer {
                 Task::Procedure(running)
             }
         };
-        let key = self.key();
         self.argument_bytes = self.argument_bytes.saturating_add(running.bytes());
         self.payload_bytes = self.payload_bytes.saturating_add(running.payload());
-        self.pending.insert(key, Pending { call: id, running, asked: Asked::Other, at: None });
+        let key = self.pending.insert(Pending { call: id, running, asked: Asked::Other, at: None });
         self.advance(now, channel, key, None);
         self.recount(channel);
     }
