@@ -253,7 +253,7 @@ def neighbours(folder):
         run.measured(1).stop()
         (at, result), *_ = results(run.path)
     found = {one["name"]: one for one in result["neighbours"]}
-    demand(set(found) == {"stream", "iscsi", "nvme"}, f"neighbours: {sorted(found)}")
+    demand(set(found) == {"stream", "iscsi", "nvme", "nfs"}, f"neighbours: {sorted(found)}")
     for name, one in found.items():
         demand(one["bytes_per_second"] > MIB and one["load"]["errors"] == 0, f"{name} carried nothing", one)
         demand((at / f"neighbour-{name}").is_dir(), f"{name} has no raw output")

@@ -249,6 +249,8 @@ pub enum Target {
     LinerateNvmeRoce,
     /// Linerate over NFS: a share with a file for each volume.
     LinerateNfs,
+    /// The same over NFS/RDMA on software iWARP.
+    LinerateNfsRdma,
     /// tgt over iSCSI.
     Tgt,
     /// nbdkit.
@@ -337,6 +339,8 @@ pub enum Neighbour {
     Iscsi,
     /// The same over NVMe/TCP.
     Nvme,
+    /// The same over NFS, from a file in memory.
+    Nfs,
     /// All of these at once.
     All,
 }
@@ -349,7 +353,8 @@ impl Neighbour {
             Self::Stream => &[Self::Stream],
             Self::Iscsi => &[Self::Iscsi],
             Self::Nvme => &[Self::Nvme],
-            Self::All => &[Self::Stream, Self::Iscsi, Self::Nvme],
+            Self::Nfs => &[Self::Nfs],
+            Self::All => &[Self::Stream, Self::Iscsi, Self::Nvme, Self::Nfs],
         }
     }
 
@@ -360,6 +365,7 @@ impl Neighbour {
             Self::Stream => "stream",
             Self::Iscsi => "iscsi",
             Self::Nvme => "nvme",
+            Self::Nfs => "nfs",
             Self::All => "all",
         }
     }

@@ -65,7 +65,7 @@ pub const LAB: &[Known] = &[
         "anew",
         "whether each measurement begins with an arm that was just built and filled, its caches cold: on or off",
     ),
-    known("neighbour", "what else uses the link: none, stream, iscsi, nvme or all"),
+    known("neighbour", "what else uses the link: none, stream, iscsi, nvme, nfs or all"),
     known(
         "rate_iops",
         "open loop: I/Os per second that are started whatever comes back, or a share such as 50% of what `calibration` found",

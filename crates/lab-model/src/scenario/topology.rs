@@ -94,7 +94,14 @@ fn gateway(value: &str) -> Result<Gateway> {
 }
 
 fn neighbour(value: &str) -> Result<Neighbour> {
-    let all = [Neighbour::None, Neighbour::Stream, Neighbour::Iscsi, Neighbour::Nvme, Neighbour::All];
+    let all = [
+        Neighbour::None,
+        Neighbour::Stream,
+        Neighbour::Iscsi,
+        Neighbour::Nvme,
+        Neighbour::Nfs,
+        Neighbour::All,
+    ];
     all.into_iter().find(|one| one.name() == value).with_context(|| {
         let names = all.map(Neighbour::name).join(", ");
         format!("neighbour = {value:?}: it is one of {names}")
@@ -203,7 +210,7 @@ mod tests {
             ("{kind='veth'}", "targets='0'", "at least one"),
             ("{kind='veth'}", "placement='near'", "other"),
             ("{kind='veth'}", "adapter='own'", "apart"),
-            ("{kind='veth'}", "neighbour='disk'", "stream, iscsi, nvme, all"),
+            ("{kind='veth'}", "neighbour='disk'", "stream, iscsi, nvme, nfs, all"),
         ] {
             let error = format!("{:#}", built(link, with).unwrap_err());
             assert!(error.contains(part), "{with}: {error}");

@@ -105,6 +105,7 @@ pub(crate) const fn target(target: Target) -> &'static str {
         Target::Tgt => "tgt over iSCSI",
         Target::Nbdkit => "nbdkit",
         Target::LinerateNfs => "Linerate over NFS",
+        Target::LinerateNfsRdma => "Linerate over NFS/RDMA on software iWARP",
         Target::Ganesha => "nfs-ganesha",
         Target::Stream => "iperf3 server",
         Target::BareLoop => "the bare loop's server",

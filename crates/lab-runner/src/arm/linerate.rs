@@ -74,18 +74,41 @@ pub(super) fn serve(protocol: Protocol, spec: &ServeSpec<'_>, ledger: &mut Ledge
     Ok(Served { services: vec![service], endpoints: endpoints(protocol, &portal, spec, size) })
 }
 
+/// What a share is served over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ShareTransport {
+    Tcp,
+    /// Software iWARP.
+    Iwarp,
+}
+
+impl ShareTransport {
+    /// The transport in a configuration, the word in a ready file and the scheme of URLs.
+    const fn words(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Tcp => ("tcp", "nfs", "nfs"),
+            Self::Iwarp => ("iwarp", "nfs-rdma", "nfs+rdma"),
+        }
+    }
+}
+
 /// Serves a folder with a file for each volume over NFS.
-pub(super) fn serve_share(spec: &ServeSpec<'_>, ledger: &mut Ledger) -> Result<Served> {
+pub(super) fn serve_share(
+    transport: ShareTransport,
+    spec: &ServeSpec<'_>,
+    ledger: &mut Ledger,
+) -> Result<Served> {
     let export = Export::make(spec, &backing::scratch("share", ledger)?)?;
     let folder = format!("dir:{}", path(&export.folder)?);
     let listen = std::net::SocketAddr::new(spec.host.address, 0);
+    let (word, ready_word, scheme) = transport.words();
     // The load is root's, as the files are.
     let text = format!(
-        "[[portal]]\nprotocol = \"nfs\"\nlisten = \"{listen}\"\n\n[[share]]\nname = \"{SHARE}\"\nurl = {folder:?}\nsquash = \"none\"\n"
+        "[[portal]]\nprotocol = \"nfs\"\ntransport = \"{word}\"\nlisten = \"{listen}\"\n\n[[share]]\nname = \"{SHARE}\"\nurl = {folder:?}\nsquash = \"none\"\n"
     );
     let Started { service, ready, .. } = start(&text, spec, ledger)?;
-    let address = address("nfs", &ready).with_context(|| format!("{ready:?} names no portal"))?;
-    let url = |name| format!("nfs://{address}/{SHARE}/{name}?version=4.1");
+    let address = address(ready_word, &ready).with_context(|| format!("{ready:?} names no portal"))?;
+    let url = |name| format!("{scheme}://{address}/{SHARE}/{name}?version=4.1");
     let endpoints = export.names.iter().map(|name| Endpoint { url: url(name), size: export.size }).collect();
     Ok(Served { services: vec![service], endpoints })
 }
@@ -215,7 +238,7 @@ fn endpoints(protocol: Protocol, portal: &Portal, spec: &ServeSpec<'_>, size: u6
 pub(super) fn with_digests(endpoint: &mut Endpoint) {
     let options = match endpoint.url.split(':').next() {
         Some("iscsi") => "header_digest=crc32c&data_digest=crc32c",
-        Some("iser" | "nvme+rdma") => "crc=1",
+        Some("iser" | "nvme+rdma" | "nfs+rdma") => "crc=1",
         _ => "header_digest=1&data_digest=1",
     };
     let first = if endpoint.url.contains('?') { '&' } else { '?' };

@@ -25,8 +25,10 @@ use lab_model::scenario::{Initiator, Neighbour, Target, ToolKind, needs};
 
 /// Seconds that a neighbour's load lasts beyond ramp and window: what the measured load may take to start and to end.
 pub const MARGIN: f64 = 3.0;
-/// What storage neighbours serve: nothing of it is kept, so that they cost the link and not memory.
+/// What block neighbours serve: nothing of it is kept, so that they cost the link and not memory.
 const VOLUME: &str = "null:1G";
+/// What one of files serves: a file in memory.
+const FILE: &str = "ram:64M";
 /// Bytes of their I/Os, and how many are under way.
 const BLOCK: &str = "64k";
 const DEPTH: &str = "16";
@@ -68,7 +70,7 @@ impl Neighbours {
             std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
             let host = &site.hosts.target;
             let place = placement(host, &site.processors.target, site.sides, Role::Neighbour);
-            let volumes = Volumes { targets: 1, luns: 1, url: VOLUME.to_owned() };
+            let volumes = Volumes { targets: 1, luns: 1, url: volume(*kind).to_owned() };
             let spec = ServeSpec {
                 volumes: &volumes,
                 host,
@@ -122,9 +124,18 @@ const fn parts(kind: Neighbour) -> (Target, Initiator, ToolKind) {
     match kind {
         Neighbour::Iscsi => (Target::LinerateIscsi, Initiator::Linerate, ToolKind::Fio),
         Neighbour::Nvme => (Target::LinerateNvme, Initiator::Linerate, ToolKind::Fio),
+        Neighbour::Nfs => (Target::LinerateNfs, Initiator::Linerate, ToolKind::Fio),
         Neighbour::None | Neighbour::Stream | Neighbour::All => {
             (Target::Stream, Initiator::Stream, ToolKind::Iperf3)
         }
+    }
+}
+
+/// What its target serves.
+const fn volume(kind: Neighbour) -> &'static str {
+    match kind {
+        Neighbour::Nfs => FILE,
+        Neighbour::None | Neighbour::Stream | Neighbour::Iscsi | Neighbour::Nvme | Neighbour::All => VOLUME,
     }
 }
 
@@ -145,10 +156,10 @@ impl Direction {
 /// Options of a neighbour's load, in the direction of the measured one.
 fn settings(kind: Neighbour, direction: Direction) -> BTreeMap<String, String> {
     let pairs: &[(&str, &str)] = match (kind, direction) {
-        (Neighbour::Iscsi | Neighbour::Nvme, Direction::Reads) => {
+        (Neighbour::Iscsi | Neighbour::Nvme | Neighbour::Nfs, Direction::Reads) => {
             &[("rw", "randread"), ("bs", BLOCK), ("iodepth", DEPTH), ("numjobs", "1")]
         }
-        (Neighbour::Iscsi | Neighbour::Nvme, Direction::Writes) => {
+        (Neighbour::Iscsi | Neighbour::Nvme | Neighbour::Nfs, Direction::Writes) => {
             &[("rw", "randwrite"), ("bs", BLOCK), ("iodepth", DEPTH), ("numjobs", "1")]
         }
         (_, Direction::Reads) => &[("direction", "reverse")],
@@ -288,7 +299,7 @@ mod tests {
 
     #[test]
     fn all_are_all() {
-        assert_eq!(Neighbour::All.each().len(), 3);
+        assert_eq!(Neighbour::All.each().len(), 4);
         assert!(Neighbour::None.each().is_empty());
     }
 }

@@ -379,7 +379,7 @@ mod tests {
         held.give_back_stale(start + LEASE.saturating_sub(core::time::Duration::from_nanos(1)), session, 0);
         assert!(held.poll_returned().is_none());
         let busy = Fingerprint { len: 1, sum: 1, principal: Principal::Nobody };
-        let _executes = held.get_mut(session, 1).unwrap().slot.begin(1, busy);
+        let _executes = held.with(session, 1, |loan| loan.slot.begin(1, busy));
         for slot in [0, 1] {
             held.give_back_stale(start + LEASE, session, slot);
         }

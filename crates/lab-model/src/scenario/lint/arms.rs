@@ -56,14 +56,15 @@ fn name(arm: &Arm) -> Vec<String> {
 
 /// Which initiators can speak to which targets, and under which tools.
 fn parts(scenario: &Scenario, arm: &Arm) -> Vec<String> {
-    use Target::{Ganesha, LinerateIscsi, LinerateNfs, Nbdkit, Tgt};
+    use Target::{Ganesha, LinerateIscsi, Nbdkit, Tgt};
     let speaks = match arm.initiator {
         Initiator::Linerate | Initiator::LinerateFio => {
-            is_ours(arm.target) || matches!(arm.target, Tgt | Ganesha | LinerateNfs | Target::Site)
+            is_ours(arm.target) || is_share(arm.target) || matches!(arm.target, Tgt | Ganesha | Target::Site)
         }
         Initiator::LinerateNbd | Initiator::LinerateFuse | Initiator::LinerateVhostUser => {
             is_ours(arm.target)
-                || matches!(arm.target, Tgt | Ganesha | LinerateNfs | Target::Site | Target::None)
+                || is_share(arm.target)
+                || matches!(arm.target, Tgt | Ganesha | Target::Site | Target::None)
         }
         Initiator::QemuNbd | Initiator::NbdkitNbd => arm.target == Target::None,
         Initiator::LibiscsiPerf
@@ -171,7 +172,7 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
                     messages
                         .push("a null volume keeps nothing, so that no first I/O can be verified".to_owned());
                 }
-                let ours = is_ours(arm.target) || arm.target == Target::LinerateNfs;
+                let ours = is_ours(arm.target) || is_share(arm.target);
                 messages.extend(cluster(arm, &topology));
                 let has_digests = matches!(
                     arm.target,
@@ -179,6 +180,7 @@ fn settings(scenario: &Scenario, arm: &Arm) -> Vec<String> {
                         | Target::LinerateNvme
                         | Target::LinerateIser
                         | Target::LinerateNvmeRdma
+                        | Target::LinerateNfsRdma
                 );
                 if topology.digests && !(has_digests && arm.initiator == Initiator::Linerate) {
                     messages.push(
@@ -242,12 +244,17 @@ const fn is_ours(target: Target) -> bool {
     )
 }
 
+/// Linerate's shares.
+const fn is_share(target: Target) -> bool {
+    matches!(target, Target::LinerateNfs | Target::LinerateNfsRdma)
+}
+
 /// The volume's URL, as Linerate reads it; tgt and others have no filters.
 fn volume(arm: &Arm, url: &str) -> Option<String> {
     if arm.initiator == Initiator::Stream || arm.target == Target::Site {
         return None;
     }
-    if matches!(arm.target, Target::Ganesha | Target::LinerateNfs) {
+    if arm.target == Target::Ganesha || is_share(arm.target) {
         return (!url.starts_with("ram:") && !url.starts_with("file:")).then(|| {
             format!("volume {:?} is no file: what is served over NFS is ram: or file:", names::redact(url))
         });

@@ -151,6 +151,7 @@ const fn protocol(arm: &Arm) -> &'static str {
         Target::LinerateNvmeRoce => "NVMe/RDMA over RoCE",
         Target::Nbdkit => "NBD",
         Target::LinerateNfs | Target::Ganesha => "NFS",
+        Target::LinerateNfsRdma => "NFS/RDMA over iWARP",
         Target::Stream | Target::BareLoop => "TCP",
         Target::None => "none",
         Target::Site => "the site's",
