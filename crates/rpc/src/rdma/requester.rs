@@ -300,12 +300,17 @@ impl<A: Body> Requester<A> {
         let mut writer = Writer::new();
         let body = if is_long { RdmaBody::NoMessage(chunks) } else { RdmaBody::Message(chunks) };
         writer.put(&Header { xid, credits: sending.terms.asked, body });
-        let mut message = writer.finish().into_bytes();
-        if !is_long {
-            message.extend(reduced(&rpc_header(xid, &sent.call), &sent.call.arguments, reduces));
-        }
+        let header = writer.finish().into_bytes();
         request.phase = Phase::Sent;
-        sending.message(&message);
+        if is_long {
+            return sending.message(&header);
+        }
+        let rpc_header = rpc_header(xid, &sent.call);
+        let parts = || {
+            let headers = [&header[..], &rpc_header[..]].into_iter();
+            headers.chain(sent.call.arguments.reduced(move |_| reduces).map(Piece::bytes))
+        };
+        sending.message_of(parts().map(<[u8]>::len).sum(), parts());
     }
 
     /// A reply has come in a receive. Gives the receive back unless it is looked at later.
@@ -535,11 +540,6 @@ fn rpc_header<R>(xid: u32, call: &Call<R>) -> Vec<u8> {
 fn reduced(header: &[u8], arguments: &Stream, apart: bool) -> Vec<u8> {
     let mut message = Vec::with_capacity(header.len().saturating_add(arguments.bytes().len()));
     message.extend_from_slice(header);
-    for piece in arguments.reduced(|_| apart) {
-        match piece {
-            Piece::Bytes(bytes) => message.extend_from_slice(bytes),
-            Piece::Shared(shared) => message.extend_from_slice(shared),
-        }
-    }
+    arguments.reduced(|_| apart).for_each(|piece| message.extend_from_slice(piece.bytes()));
     message
 }

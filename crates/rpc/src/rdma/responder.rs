@@ -267,18 +267,13 @@ impl<A: Body> Responder<A> {
             // The memory for a long reply is not used.
             let unused = called.reply.map(|segments| segments.into_iter().map(emptied).collect());
             let body = RdmaBody::Message(Chunks { reply: unused, ..chunks });
-            let mut message = encoded(&Header { xid: reply.xid, credits, body });
-            if message.len().saturating_add(length) > sending.terms.send {
+            let header = encoded(&Header { xid: reply.xid, credits, body });
+            let length = header.len().saturating_add(length);
+            if length > sending.terms.send {
                 return send_error(reply.xid, RdmaError::Chunk, sending);
             }
-            message.extend_from_slice(&rpc_header);
-            for piece in placed.pieces(reply) {
-                match piece {
-                    Piece::Bytes(bytes) => message.extend_from_slice(bytes),
-                    Piece::Shared(shared) => message.extend_from_slice(shared),
-                }
-            }
-            return sending.message(&message);
+            let headers = [&header[..], &rpc_header[..]].into_iter();
+            return sending.message_of(length, headers.chain(placed.pieces(reply).map(Piece::bytes)));
         }
         let segments = called.reply.filter(|segments| total(segments) >= length);
         let Some(segments) = segments else { return send_error(reply.xid, RdmaError::Chunk, sending) };
@@ -512,11 +507,7 @@ impl Placed {
 
     /// Bytes of the results that do not travel apart.
     fn left(&self, reply: &QueuedReply) -> usize {
-        let lengths = self.pieces(reply).map(|piece| match piece {
-            Piece::Bytes(bytes) => bytes.len(),
-            Piece::Shared(shared) => shared.len(),
-        });
-        lengths.sum()
+        self.pieces(reply).map(|piece| piece.bytes().len()).sum()
     }
 
     /// A message whole, as one list.

@@ -24,11 +24,19 @@ impl SendMemory {
         }
     }
 
-    /// A message of these bytes, no more than its size.
-    pub(super) fn fill(&mut self, bytes: &[u8]) -> BufList {
-        let mut memory = self.take(bytes.len());
-        memory.set_len(bytes.len());
-        memory.copy_from_slice(bytes);
+    /// A message of these parts, `length` bytes in all and no more than its size.
+    pub(super) fn fill<'a>(&mut self, length: usize, parts: impl Iterator<Item = &'a [u8]>) -> BufList {
+        let mut memory = self.take(length);
+        memory.set_len(length);
+        let mut at = 0;
+        for part in parts {
+            let end = part.len().saturating_add(at);
+            if let Some(place) = memory.get_mut(at..end) {
+                place.copy_from_slice(part);
+            }
+            at = end;
+        }
+        debug_assert_eq!(at, length, "the parts are as long as was said");
         memory.freeze().into()
     }
 

@@ -33,8 +33,13 @@ pub(super) struct Sending {
 impl Sending {
     /// Sends a message, no longer than the peer receives.
     pub(super) fn message(&mut self, bytes: &[u8]) {
-        debug_assert!(bytes.len() <= self.terms.send, "a message fits into its receive");
-        let data = self.memory.fill(bytes);
+        self.message_of(bytes.len(), core::iter::once(bytes));
+    }
+
+    /// Sends a message of these parts, `length` bytes in all, which are copied once: to where they are sent from.
+    pub(super) fn message_of<'a>(&mut self, length: usize, parts: impl Iterator<Item = &'a [u8]>) {
+        debug_assert!(length <= self.terms.send, "a message fits into its receive");
+        let data = self.memory.fill(length, parts);
         self.work.push(Work::Send, WorkRequest::Send { data, invalidate: None });
     }
 

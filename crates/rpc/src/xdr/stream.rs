@@ -28,6 +28,16 @@ pub enum Piece<'a> {
     Shared(&'a SharedBuf),
 }
 
+impl<'a> Piece<'a> {
+    /// Its bytes, wherever they are.
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Shared(shared) => shared,
+        }
+    }
+}
+
 /// An XDR stream: the arguments or the results of a call, to be sent.
 #[derive(Debug, Clone, Default)]
 pub struct Stream {
@@ -40,6 +50,11 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// An empty stream with room for so many bytes beside payloads.
+    pub(super) fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
     /// Bytes on the wire: a multiple of a unit.
     pub fn len(&self) -> usize {
         self.bytes.len().saturating_add(self.payload_bytes)

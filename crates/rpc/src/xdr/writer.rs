@@ -5,6 +5,8 @@ use buf::BufList;
 use super::padding;
 use super::stream::{Payload, Stream};
 
+/// Bytes of most calls and replies beside their payloads.
+const USUAL: usize = 256;
 /// Zeros to fill up a unit with.
 const ZEROS: [u8; 3] = [0; 3];
 
@@ -35,9 +37,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins an empty stream.
+    /// Begins an empty stream, with memory for what most calls and replies have beside payloads: it does not move as it grows.
     pub fn new() -> Self {
-        Self::default()
+        Self { stream: Stream::with_capacity(USUAL) }
     }
 
     /// Begins a stream in the memory of one that was sent: writing allocates nothing that fitted into it before.
