@@ -58,6 +58,7 @@ serve() {
             versions) nfsd_versions $words ;;
             holds) holds $words ;;
             begun) eventually begun $words ;;
+            denied) eventually denied ;;
             stop) break ;;
         esac
         echo "# done $order $?"
@@ -69,3 +70,6 @@ holds() { [ "$(sha256sum "/export/$1" | cut -d ' ' -f 1)" = "$2" ]; }
 
 # begun FILE BLOCKS: so much of a file is not a hole.
 begun() { [ "$(stat -c %b "/export/$1")" -ge "$2" ]; }
+
+# denied: a client keeps others from writing a file.
+denied() { grep -q 'type: open.* deny: -w' /proc/fs/nfsd/clients/*/states; }

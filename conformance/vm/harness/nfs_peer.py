@@ -64,7 +64,7 @@ class NfsPeer(Peers):
             yield f"restart-writing-{version}", lambda file=file: self._write_through(order, file)
         yield "without-4.2", lambda: self._falls_back(order)
         yield "read-only", self._read_only
-        yield "exclusive", self._exclusive
+        yield "exclusive", lambda: self._exclusive(order)
         yield "wrong", self._wrong
 
     def _contract_of(self, file: File) -> None:
@@ -124,18 +124,20 @@ class NfsPeer(Peers):
         self._refused(File("readonly/disk.img"), "readonly+")
         self._run([self._linerate, "inspect", "readonly+" + File("readonly/disk.img").url])
 
-    def _exclusive(self) -> None:
-        """Who opens a file exclusively keeps others from opening it for writing."""
+    def _exclusive(self, order: Callable[[str], None]) -> None:
+        """Who opens a file exclusively keeps others from opening it for writing. nfsd tells when that is so: another client that has the file open just then would keep the first one from it."""
         held = File("ext4/disk.img", "exclusive=1").url
         bench = self.network.inside([self._linerate, "bench", held, "--rw", "randread", "--runtime", str(BENCH_SECONDS), "--json"])
-        with self.log.open("ab") as log, Child(bench, stdout=subprocess.DEVNULL, stderr=log.fileno()) as reading:
-            said = ""
-            while "SHARE_DENIED" not in said:
-                if reading.exit_code() is not None:
-                    raise HarnessError(f"another client opened what is opened exclusively:\n{said}")
-                said = self._says([self._linerate, "inspect", File("ext4/disk.img").url])[1]
+        said = self.folder / "exclusive.log"
+        with said.open("wb") as log, Child(bench, stdout=subprocess.DEVNULL, stderr=log.fileno()) as reading:
+            try:
+                order("denied")
+            except HarnessError as error:
+                raise HarnessError(f"nobody is denied; who opens it exclusively: {reading.exit_code()}:\n{said.read_text()}") from error
+            self._refused(File("ext4/disk.img"), "SHARE_DENIED")
+            self._run([self._linerate, "inspect", "readonly+" + File("ext4/disk.img").url])
             if (code := reading.wait(SUITE_SECONDS)) != 0:
-                raise HarnessError(f"who had opened it exclusively ended with {code}")
+                raise HarnessError(f"who had opened it exclusively ended with {code}:\n{said.read_text()}")
         self._run([self._linerate, "inspect", File("ext4/disk.img").url])
 
     def _wrong(self) -> None:
