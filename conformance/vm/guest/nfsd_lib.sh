@@ -24,6 +24,8 @@ nfsd_export() {
     nfsd_tell nfsd.export "* $3 2147483647 $(($2)) -2 -2 $1" && nfsd_tell nfsd.fh "* 1 \\x0${1}000000 2147483647 $3"
 }
 
+nfsd_without=()
+
 # nfsd_start: nfsdcld, which keeps what clients may reclaim, stays when the server is stopped.
 nfsd_start() {
     if [ ! -e /run/nfsdcld-runs ]; then
@@ -33,7 +35,8 @@ nfsd_start() {
     # Both are as long as it lets them be short, so that a client waits for seconds after a restart.
     echo 10 > /proc/fs/nfsd/nfsv4leasetime
     echo 10 > /proc/fs/nfsd/nfsv4gracetime
-    rpc.nfsd -N 3 --port "$NFS_PORT" 4 || return
+    # Told by its options, because it writes the kernel's list of versions anew.
+    rpc.nfsd -N 3 "${nfsd_without[@]}" --port "$NFS_PORT" 4 || return
     nfsd_tell auth.unix.ip "nfsd $SERVER_ADDRESS 2147483647 *" && nfsd_export 0 0x6422 /export && nfsd_export 1 0x2422 /export/ext4 &&
         nfsd_export 2 0x2422 /export/tmpfs && nfsd_export 3 0x2423 /export/readonly
 }
@@ -42,9 +45,10 @@ nfsd_stop() { rpc.nfsd 0; }
 
 # nfsd_versions MINOR…: only these minor versions, of 1 and 2.
 nfsd_versions() {
-    local minor words=
-    for minor in 1 2; do case " $* " in *" $minor "*) words+=" +4.$minor" ;; *) words+=" -4.$minor" ;; esac; done
-    nfsd_stop && echo "$words" > /proc/fs/nfsd/versions && nfsd_start
+    local minor
+    nfsd_without=()
+    for minor in 1 2; do [[ " $* " = *" $minor "* ]] || nfsd_without+=(-N "4.$minor"); done
+    nfsd_stop && nfsd_start
 }
 
 # serve: tells the harness that the server is there, and does what it orders on the same serial line until it says `stop`.
