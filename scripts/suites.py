@@ -123,7 +123,7 @@ SUITES = {
     ), beside=(
         # It waits while its links are cut, for 14 s each time, and it may lose sessions. Each guest has a network of its own.
         Step("Linux 6.12 over RDMA", "conformance/vm/run rdma --kernel 6.12", 2400),
-    ), skips=("Linux 6.1, file systems on a server that is killed, two initiators that contend for a disk: `make test-full` runs them (time)",)),
+    ), skips=("Linux 6.1, suites for file systems, file systems on a server that is killed, two initiators that contend for a disk: `make test-full` runs them (time)",)),
     "vm-long": Suite((
         BUILD,
         *(Step(f"the guests' judge, Linux {kernel}", f"conformance/vm/run selftest --kernel {kernel}", 1500) for kernel in ("6.12", "6.1")),
@@ -137,7 +137,7 @@ SUITES = {
     )),
     "vm-posix": Suite((
         BUILD,
-        Step("suites for file systems, Linux 6.12", "conformance/vm/run posix --kernel 6.12", 5400),
+        *(Step(f"suites for file systems, Linux {kernel}", f"conformance/vm/run posix --kernel {kernel}", 5400) for kernel in ("6.12", "6.1")),
     )),
     "vm-hundred": Suite((
         BUILD,
