@@ -48,6 +48,9 @@ sub write_at {
     return defined syswrite($file, $text) ? 'written' : failure();
 }
 
+# fsync on x86-64: the method of that name would need more of Perl, too.
+my $fsync = 74;
+
 my %orders = (
     open => sub { sysopen($file, $_[1], $modes{$_[0]}) ? 'open' : failure() },
     close => sub { close($file) ? 'closed' : failure() },
@@ -57,6 +60,7 @@ my %orders = (
     test => \&test_range,
     read => \&read_at,
     write => \&write_at,
+    sync => sub { syscall($fsync, fileno($file)) == 0 ? 'synced' : failure() },
     size => sub { my @status = stat($file); @status ? "size $status[7]" : failure() },
     links => sub { my @status = stat($file); @status ? "links $status[3]" : failure() },
 );
