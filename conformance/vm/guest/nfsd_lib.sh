@@ -61,6 +61,7 @@ serve() {
             restart) nfsd_stop && nfsd_start ;;
             versions) nfsd_versions $words ;;
             holds) holds $words ;;
+            empty) empty $words ;;
             begun) eventually begun $words ;;
             denied) eventually denied ;;
             stop) break ;;
@@ -71,6 +72,9 @@ serve() {
 
 # holds FILE SUM: what a file under /export holds, for whoever reads it here.
 holds() { [ "$(sha256sum "/export/$1" | cut -d ' ' -f 1)" = "$2" ]; }
+
+# empty FILE: it is a hole from its begin to its end.
+empty() { local size; size=$(stat -c %s "/export/$1") && truncate -s 0 "/export/$1" && truncate -s "$size" "/export/$1"; }
 
 # begun FILE BLOCKS: so much of a file is not a hole.
 begun() { [ "$(stat -c %b "/export/$1")" -ge "$2" ]; }
