@@ -10,12 +10,14 @@ mod checksum;
 mod cluster;
 mod compare;
 mod copy;
+mod directory;
 mod discover;
 mod docs;
 mod endpoint;
 mod inspect;
 mod lab;
 mod losses;
+mod ls;
 mod metadata;
 mod output;
 mod overwrite;
@@ -35,7 +37,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 const MORE: &str = "linerate man --page linerate-urls says how volumes are named, linerate man --page linerate-configuration what the \
     configuration file may hold; linerate man FOLDER writes the manual pages, linerate completions SHELL prints completions.";
 
-/// Storage over Ethernet: serves volumes over iSCSI and NVMe/TCP, and uses them, in one ordinary process.
+/// Storage over Ethernet: serves volumes over iSCSI and NVMe/TCP and folders over NFS, and uses them, in one ordinary process.
 #[derive(Debug, Parser)]
 #[command(name = "linerate", version, about, arg_required_else_help = true, after_help = MORE)]
 struct Cli {
@@ -45,7 +47,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve volumes over iSCSI and NVMe/TCP
+    /// Serve volumes over iSCSI, NVMe/TCP and RDMA, and folders over NFS
     Serve(Box<serve::Args>),
     /// Make a volume appear as an NBD server, a file, or a virtual machine's disk
     Attach(Box<attach::Args>),
@@ -75,6 +77,8 @@ enum Command {
     Cluster(cluster::Args),
     /// List what a portal offers
     Discover(discover::Args),
+    /// List what a directory at an NFS server holds
+    Ls(ls::Args),
     /// Print completions for a shell
     Completions(docs::CompletionsArgs),
     /// List, print or write the manual pages
@@ -102,6 +106,7 @@ fn main() -> ExitCode {
         Command::Metadata(args) => metadata::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Discover(args) => discover::run(&args).map(done),
+        Command::Ls(args) => ls::run(&args).map(done),
         Command::Completions(args) => docs::completions(&args, Cli::command()).map(done),
         Command::Man(args) => docs::man(&args, Cli::command()).map(done),
     };

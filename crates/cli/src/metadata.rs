@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use linerate::{MOST_IN_FLIGHT, MetadataPhase, MetadataPlan, MetadataResult};
-use names::{NfsUrl, Source, VolumeUrl};
+use names::NfsUrl;
 use serde::Serialize;
 
+use crate::directory::directory;
 use crate::output;
 use crate::watch;
 
@@ -39,18 +40,6 @@ pub(crate) struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-}
-
-/// A directory is named as a file is; what belongs to a file's content means nothing here.
-fn directory(text: &str) -> Result<NfsUrl> {
-    let VolumeUrl { filters, source: Source::Nfs(url) } = text.parse::<VolumeUrl>()? else {
-        bail!("{text:?} is no directory at an NFS server: write nfs://HOST[:PORT]/PATH");
-    };
-    let options = &url.options;
-    if !filters.is_empty() || options.size.is_some() || options.block.is_some() || options.exclusive {
-        bail!("filters, size=, block= and exclusive= are for a file's content: leave them out");
-    }
-    Ok(url)
 }
 
 /// The result as JSON.

@@ -25,6 +25,10 @@ pub(crate) struct Args {
     /// Volumes to serve, such as disk=ram:1G or scratch=file:scratch.img?size=2G, and folders, such as files=dir:/srv/files
     #[arg(value_name = "NAME=URL")]
     volumes: Vec<String>,
+    /// A folder to export over NFS, such as files=dir:/srv/files: what NAME=dir:PATH without it says as well, in a word that is refused for anything else; may be
+    /// given several times
+    #[arg(long, value_name = "NAME=dir:PATH")]
+    export: Vec<String>,
     /// Listen for iSCSI here; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]
     iscsi: Option<Portal>,
@@ -166,6 +170,12 @@ impl Args {
                 named_volume(text).map(|volume| named.volumes.push(volume))
             };
             errors.extend(outcome.err());
+        }
+        for text in &self.export {
+            match named_share(text) {
+                Ok(share) => named.shares.push(share),
+                Err(error) => errors.push(error),
+            }
         }
         (named, errors)
     }

@@ -354,3 +354,53 @@ fn what_names_cannot_be_made_in_is_told() {
     assert_eq!(names(&share), ["disk.img"], "nothing was made");
     share.server.stop();
 }
+
+#[test]
+fn a_directory_is_listed() {
+    let share = Share::start();
+    let files = share.folder.path().join("files");
+    share.file("odd name\n.img", 1000);
+    std::fs::create_dir(files.join("folder")).unwrap();
+    std::os::unix::fs::symlink("disk.img", files.join("link")).unwrap();
+    // More than an answer has room for.
+    std::fs::create_dir(files.join("many")).unwrap();
+    (0..2000)
+        .for_each(|number| drop(std::fs::File::create(files.join(format!("many/{number:04}"))).unwrap()));
+    let url = format!("nfs://{}/files", share.portal);
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&run(&["ls", &url])), ["disk.img", "folder/", "link", "many/", r"odd name\u{a}.img"]);
+    let long = run(&["ls", "--long", &url]);
+    assert!(long.lines().any(|line| line.starts_with('-') && line.contains(" 3072000 ")), "{long}");
+    assert!(long.lines().any(|line| line.starts_with("l ") && line.ends_with(" link")), "{long}");
+    let many = run(&["ls", "--json", &format!("{url}/many?version=4.1")]);
+    let rows: Vec<Value> = many.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert!(names.iter().copied().eq((0..2000).map(|number| format!("{number:04}")).collect::<Vec<_>>()));
+    assert!(rows.iter().all(|row| row["kind"] == "file" && row["size"] == 0 && row["modified"].is_string()));
+    assert!(run_in_vain(&["ls", &format!("{url}/absent")]).contains("check the path"));
+    assert!(run_in_vain(&["ls", &format!("{url}/disk.img")]).contains("listing of /files/disk.img"));
+    for (wrong, part) in [("nfs+rdma://127.0.0.1/files", "over TCP alone"), ("ram:1M", "nfs://HOST")] {
+        assert!(run_in_vain(&["ls", wrong]).contains(part), "{wrong}");
+    }
+    share.server.stop();
+}
+
+#[test]
+fn a_folder_is_exported_by_name_and_nothing_else_is() {
+    let folder = tempdir().unwrap();
+    let files = folder.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    std::fs::File::create(files.join("one")).unwrap();
+    let export = format!("pictures=dir:{}", files.display());
+    let server = Server::start(folder.path(), &["--export", &export, "--nfs", "127.0.0.1:0"]);
+    let portal = server.portal("nfs").unwrap();
+    assert_eq!(run(&["ls", &format!("nfs://{portal}/pictures")]), "one\n");
+    server.stop();
+    let said = run_in_vain(&["serve", "--export", "disk=ram:1M", "--nfs", "127.0.0.1:0"]);
+    assert!(said.contains("dir:"), "{said}");
+}

@@ -16,7 +16,7 @@ const README: &str = include_str!("../../../README.md");
 const HEADING: &str = "\n## Commands\n";
 /// Commands that need no example among these: servers go on until they are stopped, the lab has a section of its own, the cluster needs root and has a page that is
 /// run as it stands, metadata needs a share, and nothing is lost here.
-const ELSEWHERE: [&str; 6] = ["serve", "lab", "cluster", "losses", "metadata", "help"];
+const ELSEWHERE: [&str; 7] = ["serve", "lab", "cluster", "losses", "metadata", "ls", "help"];
 
 /// The first block of code behind the heading.
 fn examples() -> &'static str {

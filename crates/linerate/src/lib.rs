@@ -24,6 +24,7 @@ mod inspect;
 mod job;
 mod last_error;
 mod limits;
+mod listing;
 mod load;
 mod memory;
 mod metadata;
@@ -57,14 +58,16 @@ pub use engine::remote::Found;
 pub use error::{DataError, DataErrorCause, Error, ReservationError, StreamError};
 pub use inspect::Inspection;
 pub use last_error::LastError;
+pub use listing::list_directory;
 pub use load::{
     LoadEnd, LoadError, LoadInterval, LoadPlan, LoadResult, MOST_DEPTH, Pattern, Progress, SPREAD_PARTS,
     Spread, Tally, VERIFY_BYTES, WrongData,
 };
 pub use metadata::{
-    MOST_IN_FLIGHT, MetadataError, MetadataPhase, MetadataPlan, MetadataResult, Names, run_metadata,
+    MOST_IN_FLIGHT, MetadataPhase, MetadataPlan, MetadataResult, Names, NamesError, run_metadata,
 };
 pub use names::VolumeUrl;
+pub use nfs::client::names::Entry;
 pub use open::{Opening, PreparedOpening, Tried, openers, try_here};
 pub use ordered::{ChecksumResult, ExportResult};
 pub use reserve::{Changed, Holdings, reservations, reserve};

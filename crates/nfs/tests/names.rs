@@ -145,6 +145,22 @@ fn what_is_made_is_found_listed_and_removed() {
         }
     }
     assert!(names == FILES && answers > 1, "{names} names in {answers} answers");
+    let (mut from, mut told) = (None, std::collections::BTreeSet::new());
+    loop {
+        let listing = NameOperation::Entries { directory: folder.clone(), from };
+        let Ok(NamesOutcome::Entries(entries, listed)) = world.ask(listing) else { panic!("no entries") };
+        assert_eq!(u64::from(listed.entries), entries.len() as u64);
+        for entry in entries {
+            assert_eq!((entry.kind, entry.size), (REGULAR, Some(0)));
+            assert!(entry.modified.is_some() && told.insert(entry.name), "each is told once");
+        }
+        from = Some(listed);
+        if listed.at_end {
+            break;
+        }
+    }
+    let made = (0..FILES).map(|number| format!("file.{number}").into_bytes());
+    assert!(told.into_iter().eq(made.collect::<std::collections::BTreeSet<_>>()));
     assert_eq!(world.ask(remove(&base, "folder")), Err(Status::NOTEMPTY));
     for number in 0..FILES {
         assert_eq!(world.ask(remove(&folder, &format!("file.{number}"))), Ok(NamesOutcome::Done));

@@ -9,7 +9,7 @@
 
 mod plan;
 mod tree;
-mod wire;
+pub(crate) mod wire;
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use hdrhistogram::Histogram;
 use names::NfsUrl;
 use nfs::client::names::NameOperation;
 
-pub use plan::{MOST_IN_FLIGHT, MetadataError, MetadataPhase, MetadataPlan, MetadataResult, Names};
+pub use plan::{MOST_IN_FLIGHT, MetadataPhase, MetadataPlan, MetadataResult, Names, NamesError};
 use tree::{Phase, Tree};
 use wire::{Answer, Wire};
 
@@ -28,18 +28,18 @@ use crate::control::Stop;
 /// Runs the load in the directory that `url` names. What it makes is in one new directory there, and gone at the end.
 ///
 /// # Errors
-/// See [`MetadataError`].
+/// See [`NamesError`].
 pub fn run_metadata(
     url: &NfsUrl,
     plan: &MetadataPlan,
     stop: &Stop,
     progress: &dyn Fn(&'static str, u64),
-) -> Result<MetadataResult, MetadataError> {
-    let directories = plan.names().ok_or(MetadataError::TooMany)?.directories;
+) -> Result<MetadataResult, NamesError> {
+    let directories = plan.names().ok_or(NamesError::TooMany)?.directories;
     let addresses = remote::resolve(&url.portal, &SystemResolver)?;
     let (mut wire, ready) = Wire::connect(&addresses, url)?;
     let mut random = [0; 8];
-    getrandom::fill(&mut random).map_err(|error| MetadataError::Client(error.to_string()))?;
+    getrandom::fill(&mut random).map_err(|error| NamesError::Client(error.to_string()))?;
     let root = format!("linerate-metadata-{:016x}", u64::from_be_bytes(random));
     let in_flight = plan.in_flight.clamp(1, ::wire::index(u64::from(ready.slots).max(1)));
     let tree = Tree::new(plan, root, ready.directory, ::wire::index(directories));
@@ -68,7 +68,7 @@ struct Load<'a> {
 
 impl Load<'_> {
     /// Runs a phase, level by level where names depend on one another.
-    fn run(&mut self, phase: Phase) -> Result<Option<MetadataPhase>, MetadataError> {
+    fn run(&mut self, phase: Phase) -> Result<Option<MetadataPhase>, NamesError> {
         let mut counted = MetadataPhase {
             name: phase.name(),
             operations: 0,
@@ -89,7 +89,7 @@ impl Load<'_> {
         phase: Phase,
         items: std::ops::Range<usize>,
         counted: &mut MetadataPhase,
-    ) -> Result<(), MetadataError> {
+    ) -> Result<(), NamesError> {
         let first = items.start;
         let mut begun = vec![protocol::Instant::ZERO; items.len()];
         let (mut next, mut under_way) = (items, 0_usize);
@@ -127,8 +127,8 @@ impl Load<'_> {
         item: usize,
         answer: Answer,
         counted: &mut MetadataPhase,
-    ) -> Result<Option<NameOperation>, MetadataError> {
-        let outcome = answer.map_err(|status| MetadataError::Operation {
+    ) -> Result<Option<NameOperation>, NamesError> {
+        let outcome = answer.map_err(|status| NamesError::Operation {
             phase: phase.name(),
             name: self.tree.name(phase, item),
             status,

@@ -76,9 +76,9 @@ pub struct MetadataResult {
     pub stopped: bool,
 }
 
-/// Why a load of names did not come to its end. What it made may be left at the server.
+/// Why a load of names, or a listing, did not come to its end. What a load made may be left at the server.
 #[derive(Debug, thiserror::Error)]
-pub enum MetadataError {
+pub enum NamesError {
     /// The plan has more names than may be.
     #[error("the plan has more than {MOST_NAMES} directories or files: lower depth, branch or files")]
     TooMany,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use nfs::client::names::{Listed, NameOperation, NamesOutcome, ObjectHandle};
 
-use super::plan::{MetadataError, MetadataPlan};
+use super::plan::{MetadataPlan, NamesError};
 
 /// `nfs_ftype4` of a file.
 const REGULAR: u32 = 1;
@@ -140,8 +140,8 @@ impl Tree {
         )
     }
 
-    fn wrong(&self, phase: Phase, item: usize, what: impl Into<String>) -> MetadataError {
-        MetadataError::Wrong { phase: phase.name(), name: self.name(phase, item), what: what.into() }
+    fn wrong(&self, phase: Phase, item: usize, what: impl Into<String>) -> NamesError {
+        NamesError::Wrong { phase: phase.name(), name: self.name(phase, item), what: what.into() }
     }
 
     /// The handle of a directory that was made; of none, where the first one is.
@@ -150,7 +150,7 @@ impl Tree {
     }
 
     /// What an item begins with.
-    pub(super) fn begin(&self, phase: Phase, item: usize) -> Result<NameOperation, MetadataError> {
+    pub(super) fn begin(&self, phase: Phase, item: usize) -> Result<NameOperation, NamesError> {
         let absent = || self.wrong(phase, item, "its directory was not made");
         Ok(match phase {
             Phase::MakeDirectories | Phase::RemoveDirectories => {
@@ -184,7 +184,7 @@ impl Tree {
         phase: Phase,
         item: usize,
         outcome: NamesOutcome,
-    ) -> Result<(Option<NameOperation>, u64), MetadataError> {
+    ) -> Result<(Option<NameOperation>, u64), NamesError> {
         match (phase, outcome) {
             (Phase::MakeDirectories, NamesOutcome::Directory(handle)) => {
                 self.directories[item].handle = Some(handle);
@@ -210,7 +210,7 @@ impl Tree {
         }
     }
 
-    fn listed(&mut self, item: usize, listed: Listed) -> Result<(Option<NameOperation>, u64), MetadataError> {
+    fn listed(&mut self, item: usize, listed: Listed) -> Result<(Option<NameOperation>, u64), NamesError> {
         let directory = &mut self.directories[item];
         directory.listed += u64::from(listed.entries);
         let (names, made) = (directory.listed, directory.children + directory.files);

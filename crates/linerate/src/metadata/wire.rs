@@ -1,4 +1,4 @@
-//! A connection of the client of names over a socket of the system's, without an event loop: the load sleeps until an answer comes.
+//! A connection of the client of names over a socket of the system's, without an event loop: who asks sleeps until an answer comes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use nfs::v4::{Status, Verifier};
 use protocol::{Connection, Ended, Instant, Transmit};
 use rpc::message::AuthSysToSend;
 
-use super::plan::MetadataError;
+use super::plan::NamesError;
 use crate::open::user;
 
 /// The machine's name in AUTH_SYS.
@@ -27,10 +27,10 @@ const STAGING: usize = 256 << 10;
 const SEND: (usize, usize) = (256 << 10, 256);
 
 /// What an operation came to.
-pub(super) type Answer = Result<NamesOutcome, Status>;
+pub(crate) type Answer = Result<NamesOutcome, Status>;
 
 /// The connection.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: TcpStream,
     address: SocketAddr,
     connection: TcpNames,
@@ -45,32 +45,25 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Connects to the first address that answers, and finds the directory.
-    pub(super) fn connect(
-        addresses: &[SocketAddr],
-        url: &NfsUrl,
-    ) -> Result<(Self, NamesReady), MetadataError> {
+    pub(crate) fn connect(addresses: &[SocketAddr], url: &NfsUrl) -> Result<(Self, NamesReady), NamesError> {
         let mut refused = None;
         for address in addresses {
             match TcpStream::connect_timeout(address, COMMAND_TIME) {
                 Ok(stream) => return Self::begin(stream, *address, url),
                 Err(error) => {
-                    refused = refused.or(Some(MetadataError::Connection { address: *address, error }));
+                    refused = refused.or(Some(NamesError::Connection { address: *address, error }));
                 }
             }
         }
-        Err(refused.unwrap_or_else(|| MetadataError::Client("the server has no address".to_owned())))
+        Err(refused.unwrap_or_else(|| NamesError::Client("the server has no address".to_owned())))
     }
 
-    fn begin(
-        stream: TcpStream,
-        address: SocketAddr,
-        url: &NfsUrl,
-    ) -> Result<(Self, NamesReady), MetadataError> {
-        let failed = |error| MetadataError::Connection { address, error };
+    fn begin(stream: TcpStream, address: SocketAddr, url: &NfsUrl) -> Result<(Self, NamesReady), NamesError> {
+        let failed = |error| NamesError::Connection { address, error };
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(Some(SLEEP)).map_err(failed)?;
         let mut random = [0; 28];
-        getrandom::fill(&mut random).map_err(|error| MetadataError::Client(error.to_string()))?;
+        getrandom::fill(&mut random).map_err(|error| NamesError::Client(error.to_string()))?;
         let (name, rest) = random.split_at(16);
         let (verifier, xid) = rest.split_at(8);
         let word = |bytes: &[u8]| bytes.iter().fold(0_u128, |word, byte| word << 8 | u128::from(*byte));
@@ -100,7 +93,7 @@ impl Wire {
         loop {
             match wire.connection.poll_action() {
                 Some(NamesAction::Ready(ready)) => return Ok((wire, ready)),
-                Some(NamesAction::Failed { reason }) => return Err(MetadataError::Client(reason)),
+                Some(NamesAction::Failed { reason }) => return Err(NamesError::Client(reason)),
                 Some(NamesAction::Done(..)) => {}
                 None => wire.turn()?,
             }
@@ -108,32 +101,32 @@ impl Wire {
     }
 
     /// When the turn that goes on began, or what came after it was looked at.
-    pub(super) fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         self.now
     }
 
     /// Asks for an operation; it is sent with the next turn.
-    pub(super) fn submit(&mut self, item: usize, operation: NameOperation) {
+    pub(crate) fn submit(&mut self, item: usize, operation: NameOperation) {
         self.connection.handle_input(self.now, NamesInput::Do(::wire::saturate(item), operation));
     }
 
     /// The next answer.
-    pub(super) fn poll(&mut self) -> Result<Option<(usize, Answer)>, MetadataError> {
+    pub(crate) fn poll(&mut self) -> Result<Option<(usize, Answer)>, NamesError> {
         match self.connection.poll_action() {
             None => Ok(None),
             Some(NamesAction::Done(item, outcome)) => Ok(Some((::wire::index(item), outcome))),
-            Some(NamesAction::Failed { reason }) => Err(MetadataError::Client(reason)),
-            Some(NamesAction::Ready(_)) => Err(MetadataError::Client("it is ready twice".to_owned())),
+            Some(NamesAction::Failed { reason }) => Err(NamesError::Client(reason)),
+            Some(NamesAction::Ready(_)) => Err(NamesError::Client("it is ready twice".to_owned())),
         }
     }
 
     /// Sends what waits, and sleeps until something has come or the clock is to be looked at.
-    pub(super) fn turn(&mut self) -> Result<(), MetadataError> {
+    pub(crate) fn turn(&mut self) -> Result<(), NamesError> {
         self.flush()?;
         self.receive()
     }
 
-    fn flush(&mut self) -> Result<(), MetadataError> {
+    fn flush(&mut self) -> Result<(), NamesError> {
         loop {
             self.send.clear();
             self.connection.poll_transmit(self.now, &mut self.send);
@@ -142,13 +135,13 @@ impl Wire {
             }
             for segment in self.send.segments() {
                 let sent = self.stream.write_all(self.send.bytes(segment));
-                sent.map_err(|error| MetadataError::Connection { address: self.address, error })?;
+                sent.map_err(|error| NamesError::Connection { address: self.address, error })?;
             }
             self.connection.handle_transmitted(self.now, self.send.len());
         }
     }
 
-    fn receive(&mut self) -> Result<(), MetadataError> {
+    fn receive(&mut self) -> Result<(), NamesError> {
         let room = self.staging.get_mut(self.staged..).unwrap_or_default();
         let received = self.stream.read(room);
         self.now = Instant::ZERO + self.begun.elapsed();
@@ -166,7 +159,7 @@ impl Wire {
                     error.kind(),
                     ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                 ) => {}
-            Err(error) => return Err(MetadataError::Connection { address: self.address, error }),
+            Err(error) => return Err(NamesError::Connection { address: self.address, error }),
         }
         if self.connection.poll_timeout().is_some_and(|due| due <= self.now) {
             self.connection.handle_timeout(self.now);
@@ -175,7 +168,7 @@ impl Wire {
     }
 
     /// Ends session and client, so that the server keeps nothing.
-    pub(super) fn leave(mut self) -> Result<(), MetadataError> {
+    pub(crate) fn leave(mut self) -> Result<(), NamesError> {
         self.connection.handle_input(self.now, NamesInput::Disconnect);
         while self.connection.poll_close().is_none() {
             self.turn()?;

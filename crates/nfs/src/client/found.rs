@@ -1,5 +1,7 @@
 //! What a client learns while it opens a file: its client ID, its session, the file's attributes. And where a listing of a directory is.
 
+use alloc::vec::Vec;
+
 use crate::v4::{Bitmap, ClientId, SessionId};
 
 /// What EXCHANGE_ID answers (RFC 8881 §18.35).
@@ -46,6 +48,8 @@ pub(super) struct FileFacts {
     pub(super) max_read: Option<u64>,
     /// Bytes of the largest WRITE.
     pub(super) max_write: Option<u64>,
+    /// Seconds since 1970 of the last change of its data.
+    pub(super) modified: Option<i64>,
 }
 
 impl FileFacts {
@@ -53,10 +57,13 @@ impl FileFacts {
     pub(super) const CHANGE: u32 = 3;
     pub(super) const SIZE: u32 = 4;
     pub(super) const FSID: u32 = 8;
+    /// Why the other attributes of an entry are missing (RFC 8881 §5.8.1.12).
+    pub(super) const RDATTR_ERROR: u32 = 11;
     pub(super) const FILEID: u32 = 20;
     pub(super) const MAXREAD: u32 = 30;
     pub(super) const MAXWRITE: u32 = 31;
     pub(super) const MODE: u32 = 33;
+    pub(super) const TIME_MODIFY: u32 = 53;
     /// NF4REG (RFC 8881 §3.2): the type of a regular file.
     pub(super) const REGULAR: u32 = 1;
     /// NF4DIR.
@@ -67,6 +74,19 @@ impl FileFacts {
         Bitmap::of(&[Self::TYPE, Self::SIZE, Self::FSID, Self::FILEID, Self::MAXREAD, Self::MAXWRITE]);
     /// What is asked for from time to time.
     pub(super) const LOOK: Bitmap = Bitmap::of(&[Self::SIZE]);
+}
+
+/// A name in a directory, and what it stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Any bytes but `/` and zero, no more than 255 (whoever shows them to people takes care of what a terminal would obey).
+    pub name: Vec<u8>,
+    /// `nfs_ftype4`: 1 is a file, 2 a directory, 5 a symbolic link. Nothing if the server cannot say.
+    pub kind: Option<u32>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Seconds since 1970 of the last change of its data.
+    pub modified: Option<i64>,
 }
 
 /// Where a listing is.

@@ -10,7 +10,7 @@ use buf::Buf;
 use rpc::Body;
 use rpc::xdr::{Decoder, Error, Reader, Step};
 
-use super::found::{Channel, Exchanged, FileFacts, Listed, SessionMade};
+use super::found::{Channel, Entry, Exchanged, FileFacts, Listed, SessionMade};
 use super::limits::{ENTRIES, OPAQUE};
 use super::plan::Plan;
 use super::subject::Subject;
@@ -54,6 +54,8 @@ pub(super) struct Found {
     pub(super) stateid: Option<Stateid>,
     pub(super) facts: Option<FileFacts>,
     pub(super) listed: Option<Listed>,
+    /// The entries of a listing, if they were asked for.
+    pub(super) entries: Vec<Entry>,
 }
 
 /// Where the answer stopped.
@@ -84,6 +86,8 @@ pub(super) struct Results {
     pub(super) found: Option<Box<Found>>,
     /// The entries of a READDIR are being read.
     listing: bool,
+    /// They are kept, beside their number.
+    keeps_entries: bool,
 }
 
 impl Results {
@@ -102,7 +106,13 @@ impl Results {
             verifier: None,
             found: None,
             listing: false,
+            keeps_entries: false,
         }
+    }
+
+    /// Keeps the entries of a listing: no more than one reply has.
+    pub(super) fn keeping_entries(self, keeps_entries: bool) -> Self {
+        Self { keeps_entries, ..self }
     }
 
     /// The operations that were sent.
@@ -171,9 +181,15 @@ impl Results {
     fn entry(&mut self, reader: &mut Reader<'_>, count: u32) -> Result<Step, Error> {
         if reader.bool()? {
             let cookie = reader.u64()?;
-            reader.opaque(NAME)?;
-            reader.get::<Bitmap>()?;
-            reader.opaque(ATTRIBUTES)?;
+            let name = reader.opaque(NAME)?;
+            if self.keeps_entries {
+                let name = name.to_vec();
+                let FileFacts { kind, size, modified, .. } = attributes(reader)?;
+                self.found().entries.push(Entry { name, kind, size, modified });
+            } else {
+                reader.get::<Bitmap>()?;
+                reader.opaque(ATTRIBUTES)?;
+            }
             if let Some(listed) = &mut self.found().listed {
                 listed.cookie = cookie;
                 listed.entries = listed.entries.saturating_add(1);
@@ -384,6 +400,13 @@ fn attributes(reader: &mut Reader<'_>) -> Result<FileFacts, Error> {
             FileFacts::MAXWRITE => facts.max_write = Some(values.u64()?),
             FileFacts::CHANGE => {
                 values.u64()?;
+            }
+            FileFacts::RDATTR_ERROR => {
+                values.u32()?;
+            }
+            FileFacts::TIME_MODIFY => {
+                facts.modified = Some(values.i64()?);
+                values.u32()?;
             }
             // Of a stat, whatever follows is as long as it is.
             FileFacts::MODE => return Ok(facts),

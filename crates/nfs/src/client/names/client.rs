@@ -104,11 +104,17 @@ impl NamesClient {
         compound: Compound,
         about: Subject,
     ) {
+        let keeps_entries = match about {
+            Subject::Part(_, place) => self.tasks.get(place).is_some_and(|task| {
+                task.as_ref().is_some_and(|task| matches!(task.operation, NameOperation::Entries { .. }))
+            }),
+            _ => false,
+        };
         let call = Call {
             procedure: COMPOUND,
             credential: Credential::Sys(self.config.user.clone()),
             arguments: compound.stream,
-            results: ClientResults(Results::new(about, compound.plan)),
+            results: ClientResults(Results::new(about, compound.plan).keeping_entries(keeps_entries)),
             memory: Memory::new(),
             results_limit: RESULTS,
         };

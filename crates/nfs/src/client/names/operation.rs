@@ -9,7 +9,7 @@ use rpc::message::AuthSysToSend;
 
 use crate::client::arguments::{Arguments, Opening};
 use crate::client::config::Versions;
-use crate::client::found::Listed;
+use crate::client::found::{Entry, FileFacts, Listed};
 use crate::client::results::Results;
 use crate::v4::{Bitmap, ClientId, Stateid, Status, Verifier};
 
@@ -18,6 +18,8 @@ use crate::v4::{Bitmap, ClientId, Stateid, Status, Verifier};
 const STAT: [u32; 14] = [1, 3, 4, 8, 20, 33, 35, 36, 37, 41, 45, 47, 52, 53];
 /// rdattr_error and filehandle, which a listing has beside them.
 const LISTED: [u32; 16] = [1, 3, 4, 8, 11, 19, 20, 33, 35, 36, 37, 41, 45, 47, 52, 53];
+/// What a listing asks for whose entries are kept.
+const ENTRIES: [u32; 4] = [FileFacts::TYPE, FileFacts::SIZE, FileFacts::RDATTR_ERROR, FileFacts::TIME_MODIFY];
 /// Bytes of one answer to READDIR.
 const PAGE: u32 = 64 << 10;
 /// Permissions of new files and directories.
@@ -85,6 +87,13 @@ pub enum NameOperation {
         /// What the answer before ended with; nothing to begin.
         from: Option<Listed>,
     },
+    /// The same, for the names themselves. [`NamesOutcome::Entries`].
+    Entries {
+        /// Which.
+        directory: ObjectHandle,
+        /// What the answer before ended with; nothing to begin.
+        from: Option<Listed>,
+    },
     /// Removes a file, or a directory without anything in it. [`NamesOutcome::Done`].
     Remove {
         /// Where.
@@ -114,8 +123,10 @@ pub enum NamesOutcome {
     Open(OpenFileName),
     /// What the name stands for.
     Seen(Seen),
-    /// Names.
+    /// How many names there were.
     Listed(Listed),
+    /// Names, in the server's order.
+    Entries(Vec<Entry>, Listed),
 }
 
 /// What the client of names learns before anything is asked of it.
@@ -155,7 +166,7 @@ pub enum NamesAction {
 impl NameOperation {
     /// True for what changes something: its answer is kept for a retry (RFC 8881 §2.10.6.1.3), as clients ask that mean to reconnect.
     pub(super) fn changes(&self) -> bool {
-        !matches!(self, Self::Look { .. } | Self::List { .. })
+        !matches!(self, Self::Look { .. } | Self::List { .. } | Self::Entries { .. })
     }
 
     /// What follows SEQUENCE.
@@ -178,6 +189,10 @@ impl NameOperation {
                 let Listed { cookie, verifier, .. } = from.unwrap_or_default();
                 arguments.put_handle(&directory.0).list(cookie, verifier, PAGE, &Bitmap::of(&LISTED))
             }
+            Self::Entries { directory, from } => {
+                let Listed { cookie, verifier, .. } = from.unwrap_or_default();
+                arguments.put_handle(&directory.0).list(cookie, verifier, PAGE, &Bitmap::of(&ENTRIES))
+            }
             Self::Remove { parent, name } => arguments.put_handle(&parent.0).remove(name),
         }
     }
@@ -196,6 +211,7 @@ impl NameOperation {
                 NamesOutcome::Seen(Seen { kind: facts.kind, size: facts.size })
             }
             Self::List { .. } => NamesOutcome::Listed(found.listed?),
+            Self::Entries { .. } => NamesOutcome::Entries(found.entries, found.listed?),
             Self::Close(_) | Self::Remove { .. } => NamesOutcome::Done,
         })
     }
