@@ -13,6 +13,7 @@ Over RDMA it decodes MPA, DDP and RDMAP, and must find every CRC right; above th
     run.py --keep DIR   keeps the captures
 """
 import argparse
+import contextlib
 import os
 import shutil
 import socket
@@ -254,25 +255,25 @@ def rdma_captures(account, server):
         capture(account, f"own client, {words}, CRCs", wire, lambda portal, folder, url=url: own_clients(portal, url, folder, "?crc=1"))
 
 
-def nfs_rdma_capture(account):
-    """Linerate's own client of NFS over RDMA, with CRCs: messages, and chunks that are read and written."""
+@contextlib.contextmanager
+def nfs_server(transport):
+    """Linerate with a share `files` that has `disk.img`, over one transport."""
     with temporary_folder() as place:
         folder = Path(place)
         files = folder / "files"
         files.mkdir()
         with (files / "disk.img").open("wb") as image:
             image.truncate(SIZE)
-        text = f'[[portal]]\nprotocol = "nfs"\ntransport = "iwarp"\nlisten = "127.0.0.1:0"\n\n[[share]]\nname = "files"\nurl = "dir:{files}"\nsquash = "none"\n'
+        text = f'[[portal]]\nprotocol = "nfs"\ntransport = "{transport}"\nlisten = "127.0.0.1:0"\n\n[[share]]\nname = "files"\nurl = "dir:{files}"\nsquash = "none"\n'
         with Linerate(folder, config=text) as server:
-            def traffic(portal, scratch):
-                source = scratch / "source.raw"
-                source.write_bytes(os.urandom(SIZE))
-                remote = f"nfs+rdma://{portal}/files/disk.img?crc=1"
-                command(linerate_binary(), "copy", f"file:{source}", remote, "--overwrite", "--verify")
-                command(linerate_binary(), "bench", remote, "--rw", "randrw", "--bs", "512", "--runtime", "0.1", "--overwrite")
+            yield server
 
-            wire = Wire("iwarp_mpa", server.portals["nfs-rdma"].strip(), "nfs.opcode", NFS_RDMA, planted=24, above="rpcordma", also={"iwarp_rdma.opcode": RPC_RDMA}, message=fpdu)
-            capture(account, "own client, NFS over RDMA, CRCs", wire, traffic)
+
+def nfs_rdma_capture(account):
+    """Linerate's own client of NFS over RDMA, with CRCs: messages, and chunks that are read and written."""
+    with nfs_server("iwarp") as server:
+        wire = Wire("iwarp_mpa", server.portals["nfs-rdma"].strip(), "nfs.opcode", NFS_RDMA, planted=24, above="rpcordma", also={"iwarp_rdma.opcode": RPC_RDMA}, message=fpdu)
+        capture(account, "own client, NFS over RDMA, CRCs", wire, lambda portal, folder: by_own_client(f"nfs+rdma://{portal}/files/disk.img?crc=1", folder))
 
 
 def by_tools(portal, folder):
@@ -288,36 +289,28 @@ def by_tools(portal, folder):
         raise RuntimeError("what came back is not what went in")
 
 
-def by_own_client(portal, folder, version):
+def by_own_client(remote, folder):
     """Linerate's own client: a copy each way, and small requests."""
     source = folder / "source.raw"
     source.write_bytes(os.urandom(SIZE))
-    remote = f"nfs://{portal}/files/disk.img?version={version}"
     command(linerate_binary(), "copy", f"file:{source}", remote, "--overwrite", "--verify")
     command(linerate_binary(), "bench", remote, "--rw", "randrw", "--bs", "512", "--runtime", "0.1", "--overwrite")
 
 
 def nfs_captures(account):
     """NFS 3 with MOUNT, 4.1 and 4.2, by tools and by scripts. A planted byte changes the first word of a call: what follows is none."""
-    with temporary_folder() as place:
-        folder = Path(place)
-        files = folder / "files"
-        files.mkdir()
-        with (files / "disk.img").open("wb") as image:
-            image.truncate(SIZE)
-        text = f'[[portal]]\nprotocol = "nfs"\nlisten = "127.0.0.1:0"\n\n[[share]]\nname = "files"\nurl = "dir:{files}"\nsquash = "none"\n'
-        with Linerate(folder, config=text) as server:
-            address = server.portals["nfs"].strip()
-            tools = Wire("rpc", address, "nfs.procedure_v3", NFS_TOOLS, also={"mount.procedure_v3": {"1": "MNT"}})
-            capture(account, "libnfs, NFS 3", tools, by_tools)
-            every = Wire("rpc", address, "nfs.procedure_v3", NFS3, also={"mount.procedure_v3": MOUNT})
-            capture(account, "scripted, NFS 3 and MOUNT", every, lambda portal, _: nfs_script.version3(portal, "files"))
-            for minor, operations in ((1, NFS41), (2, NFS42)):
-                also = {"nfs.minorversion": {str(minor): f"version 4.{minor}"}}
-                own = Wire("rpc", address, "nfs.opcode", NFS_RDMA, also=also)
-                capture(account, f"own client, NFS 4.{minor}", own, lambda portal, scratch, minor=minor: by_own_client(portal, scratch, f"4.{minor}"))
-                every = Wire("rpc", address, "nfs.opcode", operations, also=also)
-                capture(account, f"scripted, NFS 4.{minor}", every, lambda portal, _, minor=minor: nfs_script.version4(portal, "files", minor))
+    with nfs_server("tcp") as server:
+        address = server.portals["nfs"].strip()
+        tools = Wire("rpc", address, "nfs.procedure_v3", NFS_TOOLS, also={"mount.procedure_v3": {"1": "MNT"}})
+        capture(account, "libnfs, NFS 3", tools, by_tools)
+        every = Wire("rpc", address, "nfs.procedure_v3", NFS3, also={"mount.procedure_v3": MOUNT})
+        capture(account, "scripted, NFS 3 and MOUNT", every, lambda portal, _: nfs_script.version3(portal, "files"))
+        for minor, operations in ((1, NFS41), (2, NFS42)):
+            also = {"nfs.minorversion": {str(minor): f"version 4.{minor}"}}
+            own = Wire("rpc", address, "nfs.opcode", NFS_RDMA, also=also)
+            capture(account, f"own client, NFS 4.{minor}", own, lambda portal, scratch, minor=minor: by_own_client(f"nfs://{portal}/files/disk.img?version=4.{minor}", scratch))
+            every = Wire("rpc", address, "nfs.opcode", operations, also=also)
+            capture(account, f"scripted, NFS 4.{minor}", every, lambda portal, _, minor=minor: nfs_script.version4(portal, "files", minor))
 
 
 def main():

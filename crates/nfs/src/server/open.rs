@@ -43,17 +43,7 @@ pub(crate) fn begin(env: &mut Env<'_>, open: Open) -> Result<Flow, Status> {
         (OpenClaim::Null(bytes), how) => admit(env, wanted, name(&bytes)?, how),
         (OpenClaim::Fh | OpenClaim::Previous(_), OpenHow::NoCreate) => {
             let file = env.file(Status::ISDIR)?;
-            ask_open(
-                env,
-                Opening {
-                    wanted,
-                    file,
-                    change: None,
-                    bitmap: Bitmap::default(),
-                    cut: false,
-                    attributes: None,
-                },
-            )
+            ask_open(env, Opening::there(wanted, file))
         }
         (OpenClaim::Fh | OpenClaim::Previous(_), _) => Err(Status::INVAL),
     }
@@ -164,17 +154,7 @@ pub(crate) fn resume(env: &mut Env<'_>, stage: OpenStage, input: Input) -> Resul
             let Outcome::Found(object) = input.outcome()? else { return Err(Status::SERVERFAULT) };
             let directory = env.file(Status::SERVERFAULT)?;
             let file = FileRef { key: FileKey { handle: object.handle, ..directory.key }, ..directory };
-            ask_open(
-                env,
-                Opening {
-                    wanted,
-                    file,
-                    change: None,
-                    bitmap: Bitmap::default(),
-                    cut: false,
-                    attributes: None,
-                },
-            )
+            ask_open(env, Opening::there(wanted, file))
         }
         OpenStage::Opening(mut opening) => {
             let Outcome::Opened { open, attributes } = input.outcome()? else {

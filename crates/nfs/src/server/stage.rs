@@ -156,6 +156,13 @@ pub(crate) struct Opening {
     pub(crate) attributes: Option<Attributes>,
 }
 
+impl Opening {
+    /// Of a file that was there before.
+    pub(crate) fn there(wanted: Wanted, file: FileRef) -> Self {
+        Self { wanted, file, change: None, bitmap: Bitmap::default(), cut: false, attributes: None }
+    }
+}
+
 /// What an operation that only the group can carry out waits for.
 #[derive(Debug)]
 pub(crate) enum StatefulStage {
