@@ -48,9 +48,8 @@ impl Reach {
             return Some(Self::Fio(engine.to_vec()));
         }
         match scheme(url) {
-            "iscsi" | "nvme+tcp" | "nfs" | "file" | "ram" | "null" | "device" => {
-                Some(Self::Own(url.to_owned()))
-            }
+            "iscsi" | "iser" | "nvme+tcp" | "nvme+rdma" | "nfs" | "nfs+rdma" | "file" | "ram" | "null"
+            | "device" => Some(Self::Own(url.to_owned())),
             "nbd" | "nbd+unix" => Some(Self::Fio(vec!["--ioengine=nbd".to_owned(), format!("--uri={url}")])),
             "" if is_device(url) => Some(Self::Own(format!("device:{url}"))),
             "" if url.starts_with('/') => Some(Self::Fio(vec![
@@ -66,7 +65,7 @@ impl Reach {
 /// What stands before the colon of a URL, behind its filters: `ram` of `delay=75us+ram:64M`.
 pub(crate) fn scheme(url: &str) -> &str {
     let before = url.split_once(':').map_or("", |(before, _)| before);
-    if before == "nvme+tcp" || before == "nbd+unix" {
+    if matches!(before, "nvme+tcp" | "nvme+rdma" | "nfs+rdma" | "nbd+unix") {
         before
     } else {
         before.rsplit('+').next().unwrap_or(before)
@@ -112,7 +111,9 @@ mod tests {
             checker(&endpoint, Path::new("linerate"), None).map(|argv| argv[..3.min(argv.len())].join(" "))
         };
         assert_eq!(of("iscsi://h/t/0").as_deref(), Some("linerate check iscsi://h/t/0"));
-        assert_eq!(of("nfs://h/s/0").as_deref(), Some("linerate check nfs://h/s/0"));
+        for url in ["nfs://h/s/0", "nfs+rdma://h/s/0", "iser://h/t/0", "nvme+rdma://h/n/1"] {
+            assert_eq!(of(url), Some(format!("linerate check {url}")));
+        }
         assert!(of("/dev/null").unwrap().starts_with("fio"), "no block device");
         assert!(of("nbd+unix:///0?socket=/s").unwrap().starts_with("fio"));
         assert!(of("/run/fuse/0").unwrap().starts_with("fio"));
