@@ -31,8 +31,8 @@ PAGE = ROOT / "docs/howto/nfs.md"
 OF_THE_KERNEL = "mount "
 # Seconds for one command.
 TIME_LIMIT = 60
-# The section that another test follows.
-VOLUMES = "\n## A server's file as a volume\n"
+# From this section on, crates/cli/tests/nfs_volume.rs follows the page.
+CLIENT = "\n## What a folder holds\n"
 # Files of the long listing: several answers of READDIRPLUS.
 ENTRIES = 3000
 # Bytes of files: none, less than a word of XDR, around a page, around the largest transfer, several of them.
@@ -208,8 +208,8 @@ class Tests:
 
 
 def blocks(language):
-    """The page's blocks of code in a language, before the section about volumes."""
-    folders, _, _ = PAGE.read_text().partition(VOLUMES)
+    """The page's blocks of code in a language, before the sections that Linerate's client is in."""
+    folders, _, _ = PAGE.read_text().partition(CLIENT)
     return re.findall(rf"^```{language}\n(.*?)^```$", folders, re.MULTILINE | re.DOTALL)
 
 
