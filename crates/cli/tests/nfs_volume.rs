@@ -269,8 +269,8 @@ fn the_commands_of_the_howto_work() {
             .replace("--files 1000", "--files 30")
             .replace("size=10G", "size=10M")
             .replace("--runtime 5", "--runtime 1");
-        let served = line.strip_prefix("linerate serve ").map(|words| words.trim_start_matches("--export "));
-        if let Some(words) = served.and_then(|words| words.strip_prefix("files=")) {
+        let words = line.strip_prefix("linerate serve ").map(|words| words.trim_start_matches("--export "));
+        if let Some(words) = words.and_then(|words| words.strip_prefix("files=")) {
             let portals = words.strip_prefix("dir:/srv/files --nfs 127.0.0.1:2049");
             assert!(matches!(portals, Some(" &" | " --nfs-rdma 127.0.0.1:20049 &")), "{words}");
             continue;
