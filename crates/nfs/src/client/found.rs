@@ -59,6 +59,8 @@ impl FileFacts {
     pub(super) const MODE: u32 = 33;
     /// NF4REG (RFC 8881 §3.2): the type of a regular file.
     pub(super) const REGULAR: u32 = 1;
+    /// NF4LNK.
+    pub(super) const SYMBOLIC_LINK: u32 = 5;
     /// NF4DIR.
     pub(super) const DIRECTORY: u32 = 2;
 
