@@ -2,7 +2,8 @@
 """`nfs://` volumes on servers: nfs-ganesha, which nobody here wrote, and Linerate's own.
 
 The volume contract's suite, copies that are compared byte for byte through the server's own file, servers that are killed and started again under load, and what users
-read when something is wrong. Ganesha serves a folder of its own on a free port of loopback, without rpcbind.
+read when something is wrong. Ganesha serves a folder of its own on a free port of loopback, without rpcbind. In version 3 it does not start without one: so it has a network of its own, with a
+port mapper in it, and clients go there.
 """
 import argparse
 import os
@@ -21,22 +22,23 @@ from harness.servers import STOP_SECONDS, free_port, wait_until  # noqa: E402
 
 ROOT = HERE.parents[1]
 SIZE = 24 << 20
+MOUNT_PORT = 20048
 TIME_LIMIT = 600
 
 
-def contract(url):
+def contract(url, within=()):
     """Runs the volume contract's suite on a volume; its words are the failure's."""
     program = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "examples" / "contract"
     if not program.exists():
         sys.exit(f"{program} is not there: `cargo build -p linerate --example contract` builds it")
-    done = subprocess.run([program, url], capture_output=True, text=True, timeout=TIME_LIMIT)
+    done = subprocess.run([*within, program, url], capture_output=True, text=True, timeout=TIME_LIMIT)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip() or f"the suite ended with {done.returncode}")
 
 
-def linerate(*words, status=0):
+def linerate(*words, status=0, within=()):
     """Runs a command and gives what it says."""
-    done = subprocess.run([linerate_binary(), *map(str, words)], capture_output=True, text=True, timeout=TIME_LIMIT)
+    done = subprocess.run([*within, linerate_binary(), *map(str, words)], capture_output=True, text=True, timeout=TIME_LIMIT)
     if done.returncode != status:
         raise RuntimeError(f"{words[0]} ended with {done.returncode}, not {status}\n{done.stdout}{done.stderr}")
     return done.stdout + done.stderr
@@ -45,27 +47,34 @@ def linerate(*words, status=0):
 class Ganesha:
     """nfs-ganesha with one export, `/export`, as a `with` block."""
 
-    def __init__(self, folder, minors="1, 2"):
+    # What runs a client where the server can be reached.
+    within = ()
+
+    def __init__(self, folder, minors="1, 2", protocols="4", core=""):
         self.folder = Path(folder)
         self.files = self.folder / "files"
         for part in (self.files, self.folder / "recovery"):
             part.mkdir(exist_ok=True)
         self.log = self.folder / "ganesha.log"
-        self.port = free_port()
+        self.port = self.choose_port()
         self.configuration = self.folder / "ganesha.conf"
         self.configuration.write_text(
-            f"NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = {self.port}; Bind_addr = 127.0.0.1; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }}\n"
+            f"NFS_CORE_PARAM {{ Protocols = {protocols}; {core}NFS_Port = {self.port}; Bind_addr = 127.0.0.1; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }}\n"
             f'NFSv4 {{ Minor_Versions = {minors}; Grace_Period = 5; Lease_Lifetime = 5; RecoveryBackend = fs; RecoveryRoot = "{self.folder}/recovery"; }}\n'
-            f'EXPORT {{ Export_Id = 1; Path = "{self.files}"; Pseudo = "/export"; Protocols = 4; Transports = TCP; Access_Type = RW; Squash = No_Root_Squash; '
+            f'EXPORT {{ Export_Id = 1; Path = "{self.files}"; Pseudo = "/export"; Protocols = {protocols}; Transports = TCP; Access_Type = RW; Squash = No_Root_Squash; '
             "SecType = sys; FSAL { Name = VFS; } }\n"
-            'EXPORT { Export_Id = 2; Path = "%s"; Pseudo = "/readonly"; Protocols = 4; Transports = TCP; Access_Type = RO; Squash = No_Root_Squash; '
+            'EXPORT { Export_Id = 2; Path = "%s"; Pseudo = "/readonly"; Protocols = %s; Transports = TCP; Access_Type = RO; Squash = No_Root_Squash; '
             "SecType = sys; FSAL { Name = VFS; } }\n"
-            "LOG { Default_Log_Level = EVENT; }\n" % self.files)
+            "LOG { Default_Log_Level = EVENT; }\n" % (self.files, protocols))
         self.start()
+
+    def choose_port(self):
+        """A port that nobody has."""
+        return free_port()
 
     def start(self):
         """Starts it under its port."""
-        words = ["ganesha.nfsd", "-F", "-f", self.configuration, "-L", self.log, "-p", self.folder / "ganesha.pid"]
+        words = [*self.within, "ganesha.nfsd", "-F", "-f", self.configuration, "-L", self.log, "-p", self.folder / "ganesha.pid"]
         self.process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.log.touch()
         wait_until(self.listens, self.process, self.log)
@@ -99,10 +108,52 @@ class Ganesha:
             self.kill()
 
 
+class Ganesha3(Ganesha):
+    """The same with version 3, in a network of its own with a port mapper."""
+
+    def __init__(self, folder):
+        # Ganesha reads addresses with AI_ADDRCONFIG: it finds none where there is no address beyond loopback.
+        script = "mount -t tmpfs none /run && ip link set lo up && ip address add 192.0.2.1/32 dev lo && exec rpcbind -f"
+        self.mapper = subprocess.Popen(["unshare", "--net", "--mount", "sh", "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.within = ("nsenter", f"--target={self.mapper.pid}", "--net", "--mount")
+        try:
+            log = Path(folder) / "rpcbind.log"
+            log.touch()
+            wait_until(lambda: subprocess.run([*self.within, "rpcinfo"], capture_output=True, timeout=TIME_LIMIT).returncode == 0, self.mapper, log)
+            super().__init__(folder, protocols="3, 4", core=f"MNT_Port = {MOUNT_PORT}; mount_path_pseudo = true; ")
+        except BaseException:
+            self.end_mapper()
+            raise
+
+    def choose_port(self):
+        """NFS' own: nobody else is there."""
+        return 2049
+
+    def listens(self):
+        """True once somebody can connect to both of its ports."""
+        probe = "import socket, sys; s = socket.socket(); sys.exit(s.connect_ex(('127.0.0.1', int(sys.argv[1]))) != 0)"
+        words = [*self.within, sys.executable, "-c", probe]
+        return all(subprocess.run([*words, str(port)], timeout=TIME_LIMIT).returncode == 0 for port in (self.port, MOUNT_PORT))
+
+    def url(self, name, export="export", options=f"?version=3&mountport={MOUNT_PORT}"):
+        """The file's URL."""
+        return super().url(name, export, options)
+
+    def end_mapper(self):
+        """Ends the port mapper, by its process id."""
+        self.mapper.kill()
+        self.mapper.wait(STOP_SECONDS)
+
+    def __exit__(self, *_):
+        super().__exit__()
+        self.end_mapper()
+
+
 class Own(Linerate):
     """Linerate serving a folder as `/files`."""
 
     def __init__(self, folder, driver="auto"):
+        self.within = ()
         self.files = Path(folder) / "files"
         self.files.mkdir(exist_ok=True)
         text = f'[[portal]]\nprotocol = "nfs"\nlisten = "127.0.0.1:0"\n\n[[portal]]\nprotocol = "nfs"\ntransport = "iwarp"\nlisten = "127.0.0.1:0"\n\n[[share]]\nname = "files"\nurl = "dir:{self.files}"\nsquash = "none"\n'
@@ -120,7 +171,8 @@ class Own(Linerate):
         return f"nfs://{self.portals['nfs'].strip()}/files/{name}{options}"
 
     def over_rdma(self, name, options=""):
-        """The same over software iWARP."""
+        """The same over software iWARP; MOUNT is at the portal of TCP."""
+        options = options.replace("MOUNTPORT", self.portals["nfs"].strip().rpartition(":")[2])
         return f"nfs+rdma://{self.portals['nfs-rdma'].strip()}/files/{name}{options}"
 
 
@@ -142,6 +194,11 @@ def tests(folder):
         with Ganesha(place(f"contract-{version}")) as server:
             server.file("disk.img")
             contract(server.url("disk.img", options=f"?version={version}"))
+
+    def ganesha3_contract():
+        with Ganesha3(place("contract-3")) as server:
+            server.file("disk.img")
+            contract(server.url("disk.img"), server.within)
 
     def own_contract(options, driver):
         with Own(place(f"own{options}{driver}".replace("?", "-")), driver) as server:
@@ -168,13 +225,14 @@ def tests(folder):
         with make(path) as server:
             source, served = noise(path), server.file("disk.img")
             url = server.url("disk.img")
-            linerate("copy", "--overwrite", f"file:{source}", url)
+            within = server.within
+            linerate("copy", "--overwrite", f"file:{source}", url, within=within)
             if served.read_bytes() != source.read_bytes():
                 raise RuntimeError("the server's file is not what was copied to it")
-            linerate("copy", url, f"file:{path}/back.img")
+            linerate("copy", url, f"file:{path}/back.img", within=within)
             if (path / "back.img").read_bytes() != source.read_bytes():
                 raise RuntimeError("what was copied back is not what was copied")
-            linerate("zero", "--overwrite", url)
+            linerate("zero", "--overwrite", url, within=within)
             if any(served.read_bytes()):
                 raise RuntimeError("the server's file is not zeros")
 
@@ -191,10 +249,10 @@ def tests(folder):
                 if served.read_bytes() != source.read_bytes():
                     raise RuntimeError("the server's file is not what was copied through the gateway")
 
-    def restarts():
+    def restarts(make):
         # A server that is killed in the middle of a copy, three times: it has the data in the page cache, and every byte arrives.
-        path = place("restarts")
-        with Ganesha(path) as server:
+        path = place(f"restarts-{make.__name__}")
+        with make(path) as server:
             source, served = noise(path), server.file("disk.img")
             over = threading.Event()
 
@@ -208,22 +266,38 @@ def tests(folder):
             killer = threading.Thread(target=kill)
             killer.start()
             try:
-                url = server.url("disk.img", options="?reconnect=60s&timeout=60s")
-                linerate("bench", url, "--rw", "randwrite", "--bs", "64k", "--qd", "16", "--runtime", "6", "--overwrite")
-                linerate("copy", "--overwrite", f"file:{source}", url)
+                url = server.url("disk.img")
+                url += ("&" if "?" in url else "?") + "reconnect=60s&timeout=60s"
+                linerate("bench", url, "--rw", "randwrite", "--bs", "64k", "--qd", "16", "--runtime", "6", "--overwrite", within=server.within)
+                linerate("copy", "--overwrite", f"file:{source}", url, within=server.within)
             finally:
                 over.set()
                 killer.join()
             if served.read_bytes() != source.read_bytes():
                 raise RuntimeError("the server's file is not what was copied to it")
 
-    def readers():
-        with Ganesha(place("readers")) as server:
+    def readers(make):
+        with make(place(f"readers-{make.__name__}")) as server:
             server.file("disk.img")
-            said = linerate("inspect", server.url("disk.img", "readonly"), status=1)
+            said = linerate("inspect", server.url("disk.img", "readonly"), status=1, within=server.within)
             if "readonly+" not in said:
                 raise RuntimeError(said)
-            linerate("inspect", "readonly+" + server.url("disk.img", "readonly"))
+            linerate("inspect", "readonly+" + server.url("disk.img", "readonly"), within=server.within)
+
+    def wrong3():
+        with Ganesha3(place("wrong-3")) as server:
+            server.file("disk.img")
+            server.file("empty.img", 0)
+            (server.files / "folder").mkdir()
+            (server.files / "link.img").symlink_to("disk.img")
+            for url, word in ((server.url("none.img"), "NFS3ERR_NOENT"), (server.url("disk.img", "nowhere"), "MNT answers"), (server.url("folder"), "directory"),
+                              (server.url("link.img"), "symbolic link"), (server.url("empty.img"), "size="), (server.url("disk.img", options="?version=3"), "mountport="),
+                              (server.url("disk.img") + "&uid=4711&gid=4711", "uid=")):
+                said = linerate("inspect", url, status=1, within=server.within)
+                if word not in said:
+                    raise RuntimeError(f"{url} says: {said}")
+            if "1048576" not in linerate("inspect", "--json", server.url("empty.img") + "&size=1M", within=server.within):
+                raise RuntimeError("the file did not grow")
 
     def exclusive():
         with Ganesha(place("exclusive")) as server:
@@ -266,19 +340,22 @@ def tests(folder):
 
     for version in ("4.1", "4.2"):
         yield f"ganesha, contract, {version}", lambda version=version: ganesha_contract(version)
-    for options in ("", "?version=4.1", "?block=4096"):
+    yield "ganesha, contract, 3", ganesha3_contract
+    for options in ("", "?version=4.1", "?block=4096", "?version=3"):
         yield f"linerate, contract{options}", lambda options=options: own_contract(options, "auto")
     yield "linerate, contract, on epoll", lambda: own_contract("", "epoll")
-    for options in ("", "?version=4.1&crc=1"):
+    for options in ("", "?version=4.1&crc=1", "?version=3&mountport=MOUNTPORT"):
         yield f"linerate, contract over iWARP{options}", lambda options=options: rdma_contract(options)
     yield "ganesha without 4.2", falls_back
-    for make in (Ganesha, Own):
+    for make in (Ganesha, Ganesha3, Own):
         yield f"{make.__name__.lower()}, copies", lambda make=make: copies(make)
     yield "ganesha, served over iSCSI and NVMe/TCP", gateway
-    yield "ganesha is killed", restarts
-    yield "ganesha, read-only export", readers
+    for make in (Ganesha, Ganesha3):
+        yield f"{make.__name__.lower()} is killed", lambda make=make: restarts(make)
+        yield f"{make.__name__.lower()}, read-only export", lambda make=make: readers(make)
     yield "ganesha, exclusive", exclusive
     yield "ganesha, what is wrong", wrong
+    yield "ganesha, what is wrong, 3", wrong3
 
 
 def main():

@@ -31,6 +31,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("nfs_arguments", targets::nfs::arguments),
     ("nfs_calls", targets::nfs::calls),
     ("nfs_client", targets::nfs_client::changed_answers),
+    ("nfs_client3", targets::nfs_client::changed_answers3),
     ("nfs_client_stream", targets::nfs_client::stream),
     ("nfs_stream", targets::nfs::stream),
     ("nvme_admin", targets::nvme::controller),

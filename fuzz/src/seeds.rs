@@ -587,8 +587,10 @@ fn write_nfs() -> std::io::Result<()> {
     for (name, skip) in [("early", 20), ("late", 200)] {
         let changes: Vec<u8> = (0..40).flat_map(|at| [skip, at, 1 << (at % 8)]).collect();
         write("nfs_client", name, &changes)?;
+        write("nfs_client3", name, &changes)?;
     }
     write("nfs_client", "true", &[])?;
+    write("nfs_client3", "true", &[])?;
     write("nfs_calls", "ours", &calls)
 }
 

@@ -60,12 +60,13 @@ impl Share {
     }
 
     /// The same over RDMA: over iWARP, with its checksums, and over RoCE.
-    fn rdma_urls(&self, file: &str) -> [String; 3] {
+    fn rdma_urls(&self, file: &str) -> [String; 4] {
         let iwarp = format!("nfs+rdma://{}/files/{file}", self.server.portal("nfs-rdma").unwrap());
         let roce = self.server.portal("nfs-roce").unwrap();
         let udp = self.server.portal("udp").unwrap().port();
         let roce = format!("nfs+rdma://{roce}/files/{file}?transport=roce&udp_port={udp}");
-        [iwarp.clone(), format!("{iwarp}?crc=1&version=4.1"), roce]
+        let three = format!("{iwarp}?version=3&mountport={}", self.portal.port());
+        [iwarp.clone(), format!("{iwarp}?crc=1&version=4.1"), three, roce]
     }
 }
 
@@ -78,10 +79,11 @@ fn open_to_all(path: &Path, mode: u32) {
 }
 
 #[test]
-fn data_goes_in_and_comes_out_by_both_versions() {
+fn data_goes_in_and_comes_out_by_each_version() {
     let share = Share::start();
     let (source, served) = (share.folder.path().join("source"), share.folder.path().join("files/disk.img"));
-    for (seed, options) in [(1, ""), (2, "?version=4.1"), (3, "?block=4096"), (4, "?exclusive=1")] {
+    let all = ["", "?version=4.1", "?block=4096", "?exclusive=1", "?version=3", "?version=3&block=4096"];
+    for (seed, options) in (1..).zip(all) {
         let url = share.url(&format!("disk.img{options}"));
         let from = stamped(&source, SECTORS, seed);
         let connections = if options.contains("exclusive") { "1" } else { "4" };
@@ -92,6 +94,50 @@ fn data_goes_in_and_comes_out_by_both_versions() {
         run(&["zero", &url, "--overwrite"]);
         assert!(std::fs::read(&served).unwrap().iter().all(|byte| *byte == 0), "{options}");
     }
+    share.server.stop();
+}
+
+/// Version 3 as its users meet it: loads, growing, and what is wrong.
+#[test]
+fn version_3_is_spoken_if_it_is_asked_for() {
+    let share = Share::start();
+    share.file("empty.img", 0);
+    let deep = share.folder.path().join("files/a/b");
+    std::fs::create_dir_all(&deep).unwrap();
+    share.file("a/b/disk.img", BYTES);
+    let url = share.url("disk.img?version=3");
+    let said: Value = serde_json::from_str(&run(&["inspect", &url, "--json"])).unwrap();
+    assert!(said.to_string().contains("NFS 3 file"), "{said}");
+    for load in [&["--bs", "4k"][..], &["--bs", "256k", "--qd", "4"]] {
+        let arguments =
+            ["bench", &url, "--rw", "randrw", "--overwrite", "--verify", "--runtime", "0.5", "--json"];
+        let counted: Value = serde_json::from_str(&run(&[&arguments, load].concat())).unwrap();
+        assert_eq!(counted["errors"], 0, "{counted}");
+        assert!(counted["read"]["ios"].as_u64() > Some(10), "{counted}");
+    }
+    let grown = run(&["inspect", "--json", &share.url("empty.img?version=3&size=1M")]);
+    assert!(grown.contains("1048576"), "{grown}");
+    run(&["inspect", &share.url("a/b/disk.img?version=3")]);
+    run(&["inspect", &share.url(&format!("disk.img?version=3&mountport={}", share.portal.port()))]);
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = share.file("closed.img", 512);
+    open_to_all(&closed, 0o000);
+    let mut wanted = vec![
+        (share.url("none.img?version=3"), "check the path"),
+        (format!("nfs://{}/nowhere/disk.img?version=3", share.portal), "/nowhere is not found"),
+        (share.url("disk.img?version=3&exclusive=1"), "cannot deny others"),
+        (share.url(&format!("disk.img?version=3&mountport={}", gone.port())), "MOUNT at 127.0.0.1"),
+        (share.url("a?version=3"), "is a directory"),
+    ];
+    if rustix::process::geteuid().is_root() {
+        wanted.push((share.url("closed.img?version=3"), "uid="));
+    }
+    for (url, word) in wanted {
+        let said = run_in_vain(&["inspect", &url]);
+        assert!(said.contains(word), "{url}: {said}");
+    }
+    let refused = run_in_vain(&["metadata", &share.url("?version=3").replace("/?", "?")]);
+    assert!(refused.contains("leave version=3 out"), "{refused}");
     share.server.stop();
 }
 
@@ -196,12 +242,18 @@ fn a_file_at_a_server_is_served_once_more() {
 /// A server that is killed under a load that verifies, and comes back with what it kept in its state folder: the load goes on.
 #[test]
 fn a_server_that_is_killed_and_comes_back_is_waited_for() {
+    for version in ["4.2", "3"] {
+        killed_under_a_load(version);
+    }
+}
+
+fn killed_under_a_load(version: &str) {
     let Share { folder, server, portal } = Share::start();
     // Its port is known now; a port that was chosen by the system is not kept for anybody.
     server.stop();
     let portal = portal.to_string();
     let server = serve(folder.path(), &portal, &[]);
-    let url = format!("nfs://{portal}/files/disk.img?reconnect=120s&timeout=60s");
+    let url = format!("nfs://{portal}/files/disk.img?version={version}&reconnect=120s&timeout=60s");
     let load =
         begin(&["bench", &url, "--rw", "randrw", "--verify", "--overwrite", "--runtime", "6", "--json"]);
     let file = folder.path().join("files/disk.img");
@@ -291,7 +343,7 @@ fn the_commands_of_the_howto_work() {
         let output = shell.current_dir(share.folder.path()).output().unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    assert_eq!((lines.len(), gateways), (14, 1), "{lines:?}");
+    assert_eq!((lines.len(), gateways), (16, 1), "{lines:?}");
     share.server.stop();
 }
 

@@ -79,6 +79,11 @@ pub(crate) const PEER_GONE: Duration = Duration::from_secs(8);
 /// pings that an initiator is gone: Linux' after 45 s (15 s of silence, 30 s for the answer), ours too; the rest is for tasks to end.
 pub(crate) const SESSION_GONE: Duration = Duration::from_mins(1);
 
+/// How long after its connection was lost a server of NFS 3 may still carry out WRITEs that it has received: until then none is made again, so that a late one does not undo what came after it. The
+/// protocol has no bound and no way to ask; servers take what is in a socket within moments, and give up disks that do not answer within some seconds. As long as over NVMe/TCP, where the keep alive is one,
+/// and short enough for a write to be made again within `timeout=` and `reconnect=` as they are if not given.
+pub(crate) const CALLS_GONE: Duration = Duration::from_secs(17);
+
 /// Nexuses that a queue tells apart among the writes that it holds; those of further ones are held for their whole time.
 pub(crate) const NEXUSES: usize = 16;
 

@@ -15,12 +15,13 @@ use crate::size::ByteSize;
 use crate::source::BlockSize;
 
 pub(crate) const OPTIONS: &[&str] =
-    &["version", "uid", "gid", "exclusive", "size", "block", "timeout", "reconnect"];
+    &["version", "mountport", "uid", "gid", "exclusive", "size", "block", "timeout", "reconnect"];
 pub(crate) const RDMA_OPTIONS: &[&str] = &[
     "transport",
     "udp_port",
     "crc",
     "version",
+    "mountport",
     "uid",
     "gid",
     "exclusive",
@@ -53,6 +54,8 @@ pub struct NfsOptions {
     pub rdma: Option<RdmaOptions>,
     /// The version; 4.2, or else 4.1, if not given.
     pub version: Option<NfsVersion>,
+    /// The port of MOUNT, over TCP; version 3 alone. That of NFS if not given, and over RDMA the port of NFS over TCP.
+    pub mount_port: Option<u16>,
     /// The user who asks; that of the process if not given.
     pub uid: Option<u32>,
     /// The user's group; that of the process if not given.
@@ -72,6 +75,8 @@ pub struct NfsOptions {
 /// A version of NFS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NfsVersion {
+    /// 3 (RFC 1813).
+    V3,
     /// 4.1 (RFC 8881).
     V4_1,
     /// 4.2 (RFC 7862).
@@ -81,9 +86,10 @@ pub enum NfsVersion {
 impl NfsVersion {
     fn read(value: Piece<'_>) -> Result<Self, Fault> {
         match value.text {
+            "3" => Ok(Self::V3),
             "4.1" => Ok(Self::V4_1),
             "4.2" => Ok(Self::V4_2),
-            other => Err(value.fault(format!("there is no version {other} here"), "write 4.1 or 4.2")),
+            other => Err(value.fault(format!("there is no version {other} here"), "write 3, 4.1 or 4.2")),
         }
     }
 }
@@ -91,6 +97,7 @@ impl NfsVersion {
 impl fmt::Display for NfsVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::V3 => "3",
             Self::V4_1 => "4.1",
             Self::V4_2 => "4.2",
         })
@@ -166,12 +173,26 @@ impl NfsOptions {
             Carrier::Tcp => Options::read(query, "nfs:", OPTIONS)?,
             Carrier::Rdma => Options::read(query, "nfs+rdma:", RDMA_OPTIONS)?,
         };
+        let version = options.get("version", NfsVersion::read)?;
+        let exclusive = options.get("exclusive", flag)?.unwrap_or(false);
+        if let Some(place) =
+            options.place("exclusive").filter(|_| exclusive && version == Some(NfsVersion::V3))
+        {
+            return Err(place
+                .fault("version 3 of NFS cannot deny others anything", "leave exclusive= or version= out"));
+        }
+        if let Some(place) = options.place("mountport").filter(|_| version != Some(NfsVersion::V3)) {
+            return Err(
+                place.fault("only version 3 of NFS has MOUNT", "leave mountport= out, or add version=3")
+            );
+        }
         Ok(Self {
             rdma: carrier.read(&options)?,
-            version: options.get("version", NfsVersion::read)?,
+            version,
+            mount_port: options.get("mountport", |value| number(value, &1))?,
             uid: options.get("uid", |value| number(value, &0))?,
             gid: options.get("gid", |value| number(value, &0))?,
-            exclusive: options.get("exclusive", flag)?.unwrap_or(false),
+            exclusive,
             size: options.get("size", ByteSize::read)?,
             block: options.get("block", BlockSize::read)?,
             timeout: options.get("timeout", positive)?,
@@ -185,6 +206,7 @@ impl NfsOptions {
             rdma.write(&mut options)?;
         }
         options.put("version", self.version)?;
+        options.put("mountport", self.mount_port)?;
         options.put("uid", self.uid)?;
         options.put("gid", self.gid)?;
         options.put_flag("exclusive", self.exclusive)?;

@@ -1,4 +1,4 @@
-//! NFS: a server of versions 3, 4.1 and 4.2, and a client of 4.1 and 4.2, sans-IO.
+//! NFS: a server and a client of versions 3, 4.1 and 4.2, sans-IO.
 //!
 //! | standard | module |
 //! |---|---|

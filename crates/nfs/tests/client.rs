@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use client_world::{BLOCK, Kept, World, below, config, filled, memory_with_file, replace};
-use nfs::client::{Access, Input, Versions};
+use nfs::client::{Access, Input, Version, Versions};
 use nfs::v4::Verifier;
 use protocol::SeededEntropy;
 use volume::{Durability, Extent, Features, Outcome, Tag, VolumeErrorKind};
@@ -22,11 +22,20 @@ fn ready(size: u64) -> World {
     world
 }
 
+/// The same in both versions.
+fn both(size: u64) -> [World; 2] {
+    let mut three = World::version3(size);
+    three.connect(None);
+    assert_eq!((three.ready.len(), &three.failures), (1, &Vec::new()));
+    [ready(size), three]
+}
+
 #[test]
 fn a_file_becomes_a_volume() {
     let world = ready(SIZE);
     let file = &world.ready[0];
-    assert_eq!((file.geometry.bytes(), file.geometry.block_size, file.minor), (SIZE, BLOCK, 2));
+    assert_eq!((file.geometry.bytes(), file.geometry.block_size), (SIZE, BLOCK));
+    assert_eq!(file.version, Version::Four { minor: 2 });
     assert_eq!(file.limits.max_transfer, 1 << 20);
     assert!(file.features.contains(Features::DISCARD | Features::VOLATILE_CACHE));
     assert!(file.verifier.is_some() && file.identity.len() == 24);
@@ -34,7 +43,12 @@ fn a_file_becomes_a_volume() {
 
 #[test]
 fn what_is_written_is_read_and_zeroed() {
-    let mut world = ready(SIZE);
+    for world in both(SIZE) {
+        write_read_and_zero(world);
+    }
+}
+
+fn write_read_and_zero(mut world: World) {
     let extent = Extent::new(3, 16);
     world.submit(1, Kept::Write(extent, filled(16, 7), CACHED));
     world.submit(2, Kept::Flush);
@@ -57,16 +71,17 @@ fn what_is_written_is_read_and_zeroed() {
 /// The longest request, and more at a time than the session has slots.
 #[test]
 fn more_requests_than_slots_wait() {
-    let mut world = ready(16 << 20);
-    let blocks = (1 << 20) / u64::from(BLOCK);
-    for tag in 0..100 {
-        let at = tag % 15 * blocks;
-        world.submit(tag, Kept::Write(Extent::new(at, blocks), filled(blocks, 9), CACHED));
+    for mut world in both(16 << 20) {
+        let blocks = (1 << 20) / u64::from(BLOCK);
+        for tag in 0..100 {
+            let at = tag % 15 * blocks;
+            world.submit(tag, Kept::Write(Extent::new(at, blocks), filled(blocks, 9), CACHED));
+        }
+        for tag in 0..100 {
+            assert!(matches!(world.outcome(tag), Ok(Outcome::Done)), "{tag}");
+        }
+        assert_eq!(world.writes(), 100);
     }
-    for tag in 0..100 {
-        assert!(matches!(world.outcome(tag), Ok(Outcome::Done)), "{tag}");
-    }
-    assert_eq!(world.writes(), 100);
 }
 
 #[test]
@@ -75,7 +90,8 @@ fn an_older_minor_version_is_spoken_if_it_is_asked_for() {
     let mut world = World::with(nfs::client::Config { versions, ..config(SIZE) }, memory_with_file());
     world.connect(None);
     let file = &world.ready[0];
-    assert_eq!((file.minor, file.features.contains(Features::DISCARD)), (1, false));
+    assert_eq!(file.version, Version::Four { minor: 1 });
+    assert!(!file.features.contains(Features::DISCARD));
     world.submit(1, Kept::Zeroes(Extent::new(0, 4), CACHED));
     assert!(world.outcome(1).is_ok());
     assert_eq!(world.writes(), 1, "zeros are written where nothing can be deallocated");
@@ -100,9 +116,14 @@ fn a_name_that_is_not_there_is_named() {
 
 #[test]
 fn an_empty_file_is_no_volume() {
-    let mut world = World::with(nfs::client::Config { size: None, ..config(0) }, memory_with_file());
-    world.connect(None);
-    assert!(world.failures[0].contains("size="), "{:?}", world.failures);
+    let config = nfs::client::Config { size: None, ..config(0) };
+    for mut world in [
+        World::with(config.clone(), memory_with_file()),
+        World::version3_with(config.clone(), memory_with_file()),
+    ] {
+        world.connect(None);
+        assert!(world.failures[0].contains("size="), "{:?}", world.failures);
+    }
 }
 
 #[test]
@@ -129,7 +150,12 @@ fn others_may_not_write_what_is_opened_exclusively() {
 
 #[test]
 fn a_server_that_says_nothing_is_given_up() {
-    let mut world = ready(SIZE);
+    for world in both(SIZE) {
+        says_nothing(world);
+    }
+}
+
+fn says_nothing(mut world: World) {
     world.submit(1, Kept::Write(Extent::new(0, 1), filled(1, 1), CACHED));
     world.bench.holds = true;
     world.submit(2, Kept::Write(Extent::new(1, 1), filled(1, 1), CACHED));
@@ -144,7 +170,12 @@ fn a_server_that_says_nothing_is_given_up() {
 
 #[test]
 fn a_new_size_is_noticed() {
-    let mut world = ready(SIZE);
+    for world in both(SIZE) {
+        grows_elsewhere(world);
+    }
+}
+
+fn grows_elsewhere(mut world: World) {
     // A second client lets the file grow.
     let mut maker = common::Client::new(&mut world.bench, "grower");
     let (stateid, handle) = maker.open(&mut world.bench, client_world::FILE, 3, 0).unwrap();
@@ -282,9 +313,8 @@ fn settle(
 #[test]
 fn what_was_flushed_outlives_a_crash_and_the_rest_is_told_of() {
     let mut lost = 0;
-    for seed in 0..40 {
+    for (seed, mut world) in (0..40).flat_map(|seed| both(64 << 10).map(|world| (seed, world))) {
         let mut entropy = SeededEntropy::new(seed);
-        let mut world = ready(64 << 10);
         world.submit(1, Kept::Write(Extent::new(0, 1), filled(1, 1), CACHED));
         world.submit(2, Kept::Write(Extent::new(1, 1), filled(1, 2), Durability::Durable));
         world.submit(3, Kept::Flush);
@@ -310,8 +340,9 @@ fn what_was_flushed_outlives_a_crash_and_the_rest_is_told_of() {
 /// The server loses its cache, and the connection stays, as at a server behind a load balancer: the next answer with a verifier ends the connection.
 #[test]
 fn another_verifier_on_the_same_connection_ends_it() {
-    for flush in [false, true] {
-        let mut world = ready(64 << 10);
+    for (flush, mut world) in
+        [false, true].into_iter().flat_map(|flush| both(64 << 10).map(|world| (flush, world)))
+    {
         world.submit(1, Kept::Write(Extent::new(0, 1), filled(1, 1), CACHED));
         let Some(Verifier(verifier)) = world.ready[0].verifier else { panic!("it can be written") };
         world.tamper = Some(Box::new(move |bytes| {

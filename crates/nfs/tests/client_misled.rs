@@ -13,7 +13,6 @@ use client_world::{
     Kept, Record, World, at, config, each_record, fail_at, filled, is_answer, memory_with_file, replace,
     set_word, word,
 };
-use protocol::Connection;
 use volume::{Durability, Extent, Outcome, Tag, VolumeErrorKind};
 
 const BIND: u32 = 41;
@@ -519,7 +518,7 @@ fn any_byte_of_any_answer_may_be_another() {
         world.submit(12, Kept::Flush);
         world.pass(Duration::from_secs(1));
         if let Some(client) = world.client() {
-            assert!(client.connection.held() < 256 << 10 && client.connection.poll_close().is_none());
+            assert!(client.held() < 256 << 10 && !client.is_closing());
         }
         world.end();
         ended += 1;

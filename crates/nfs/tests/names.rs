@@ -11,7 +11,7 @@ use common::Bench;
 use nfs::client::names::{
     NameOperation, NamesAction, NamesConfig, NamesInput, NamesOutcome, NamesReady, ObjectHandle,
 };
-use nfs::client::{TcpNames, Versions, connect_names};
+use nfs::client::{TcpNames, Versions, connect};
 use nfs::v4::{Status, Verifier};
 use protocol::pair::Half;
 use protocol::{Connection, Ended};
@@ -46,7 +46,7 @@ impl World {
     fn new(path: &[&str]) -> Self {
         let mut bench = Bench::new();
         let peer = bench.connect();
-        let client = Half::new(connect_names(bench.now, config(path), 100));
+        let client = Half::new(connect(bench.now, config(path), 100));
         let mut world =
             Self { bench, client, peer, ready: None, done: BTreeMap::new(), failed: None, next: 0 };
         world.run();

@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::nfs::client::{Access, Action, Config, Input, Keep, TcpClient, Versions, connect};
+use ::nfs::client::version3::{Export, MountAction, MountConfig, Nfs3Config, Nfs3Keep};
+use ::nfs::client::{Access, Action, Config, FileConfig, Input, Keep, Versions, connect};
 use ::nfs::v4::Verifier;
+use ::rpc::UpperLayer;
 use ::rpc::message::AuthSysToSend;
+use ::rpc::tcp::TcpConnection;
 use buf::{Buf, BufList, SharedBuf};
 use protocol::pair::Half;
 use protocol::{Connection as _, Ended, Instant};
@@ -30,9 +33,33 @@ fn config(keep: &Keep) -> Config {
         access: Access::ReadWrite,
         block_size: 512,
         size: Some(SIZE),
-        user: Arc::new(AuthSysToSend::new("fuzz", 0, 0, &[])),
+        user: user(),
         owner: b"fuzz".to_vec(),
         verifier: Verifier([7; 8]),
+        command_time: Duration::from_secs(30),
+        keep: keep.clone(),
+    }
+}
+
+fn user() -> Arc<AuthSysToSend> {
+    Arc::new(AuthSysToSend::new("fuzz", 0, 0, &[]))
+}
+
+fn mount_config() -> MountConfig {
+    MountConfig {
+        path: vec![b"data".to_vec(), b"file".to_vec()],
+        user: user(),
+        command_time: Duration::from_secs(30),
+    }
+}
+
+fn config3(export: &Arc<Export>, keep: &Nfs3Keep) -> Nfs3Config {
+    Nfs3Config {
+        export: Arc::clone(export),
+        access: Access::ReadWrite,
+        block_size: 512,
+        size: Some(SIZE),
+        user: user(),
         command_time: Duration::from_secs(30),
         keep: keep.clone(),
     }
@@ -53,16 +80,16 @@ fn operation(tag: u64) -> Operation {
 }
 
 /// A client, and what it has been asked and has not answered.
-struct Asker {
-    half: Half<TcpClient>,
+struct Asker<U: UpperLayer> {
+    half: Half<TcpConnection<U>>,
     open: BTreeSet<Tag>,
     next: u64,
     now: Instant,
 }
 
-impl Asker {
-    fn new(keep: &Keep, xid: u32) -> Self {
-        let half = Half::new(connect(Instant::ZERO, config(keep), xid));
+impl<U: UpperLayer<Input = Input, Action = Action>> Asker<U> {
+    fn new(config: impl FileConfig<Client = U>, xid: u32) -> Self {
+        let half = Half::new(connect(Instant::ZERO, config, xid));
         Self { half, open: BTreeSet::new(), next: 0, now: Instant::ZERO }
     }
 
@@ -110,15 +137,39 @@ impl Asker {
 
 /// A server's answers, of which some bytes are changed: each behind the number of bytes that stay as they are.
 pub fn changed_answers(bytes: &[u8]) {
+    let keep = Keep::default();
+    change_answers(bytes, |_| config(&keep));
+}
+
+/// The same, in version 3, behind a MOUNT that is as it should be.
+pub fn changed_answers3(bytes: &[u8]) {
+    let keep = Nfs3Keep::default();
+    change_answers(bytes, |bench| config3(&mounted(bench), &keep));
+}
+
+/// The export of the file.
+///
+/// # Panics
+/// If a server of ours does not give it.
+fn mounted(bench: &mut Bench) -> Arc<Export> {
+    let mut half = Half::new(connect(Instant::ZERO, mount_config(), 0));
+    let answer = bench.receive(&half.transmit(Instant::ZERO));
+    half.receive(Instant::ZERO, &answer);
+    match half.connection.poll_action() {
+        Some(MountAction::Mounted(export)) => export,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn change_answers<C: FileConfig>(bytes: &[u8], mut config: impl FnMut(&mut Bench) -> C) {
     let mut bench = Bench::with_file();
     let mut changes = bytes
         .chunks_exact(3)
         .map(|change| (usize::from(change[0]) * 4 + usize::from(change[1] % 4), change[2]));
     let mut change = changes.next();
-    let keep = Keep::default();
     for connection in 0..CONNECTIONS {
         bench.reconnect();
-        let mut asker = Asker::new(&keep, connection * 1000);
+        let mut asker = Asker::new(config(&mut bench), connection * 1000);
         for _ in 0..TURNS {
             let out = asker.half.transmit(asker.now);
             let mut back = bench.receive(&out);
@@ -143,7 +194,20 @@ pub fn changed_answers(bytes: &[u8]) {
 
 /// What is no server's answer.
 pub fn stream(bytes: &[u8]) {
-    let mut asker = Asker::new(&Keep::default(), 0);
+    answer_anything(config(&Keep::default()), bytes);
+    let export = Export { root: vec![1; 32], path: mount_config().path, mounted: 1 };
+    answer_anything(config3(&Arc::new(export), &Nfs3Keep::default()), bytes);
+    let mut half = Half::new(connect(Instant::ZERO, mount_config(), 0));
+    for chunk in super::chunks(bytes) {
+        half.transmit(Instant::ZERO);
+        half.receive(Instant::ZERO, chunk);
+        assert!(half.connection.held() <= MOST_HELD);
+    }
+    half.end(Instant::ZERO, Ended::ByPeer);
+}
+
+fn answer_anything(config: impl FileConfig, bytes: &[u8]) {
+    let mut asker = Asker::new(config, 0);
     for chunk in super::chunks(bytes) {
         asker.half.transmit(asker.now);
         asker.hear(chunk);
@@ -155,7 +219,7 @@ pub fn stream(bytes: &[u8]) {
 pub fn conversation() -> Vec<u8> {
     let (mut bench, mut said) = (Bench::with_file(), Vec::new());
     bench.reconnect();
-    let mut asker = Asker::new(&Keep::default(), 0);
+    let mut asker = Asker::new(config(&Keep::default()), 0);
     loop {
         let out = asker.half.transmit(asker.now);
         let back = bench.receive(&out);

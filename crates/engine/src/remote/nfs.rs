@@ -3,6 +3,13 @@
 //! The connections of one queue, one after the other, belong to one client. A new one goes on with the session of before, and before it is ready it has found out
 //! what became of everything that was under way (RFC 8881 §2.10.6.1): so writes may be sent again at once. The server's write verifier
 //! is the far end's incarnation: another one says that what was not committed may be lost.
+//!
+//! In version 3 there is no client and no session: [`mount`] fetches the export's handle once, over a connection of its own, and each queue has a connection to what is below it. Nothing says
+//! what became of the calls of a lost connection, so writes are made again only after [`CALLS_GONE`].
+//!
+//! [`mount`]: mount::begin
+
+mod mount;
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -11,9 +18,13 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ::nfs::client::{self, Action, Config, Input, Keep, RdmaClient, RemoteFile, TcpClient, Versions};
+use ::nfs::client::version3::{Export, Nfs3Client, Nfs3Config, Nfs3Keep};
+use ::nfs::client::{self, Action, Config, FileConfig, Input, Keep, NfsClient, RemoteFile, Versions};
 use ::nfs::v4::Verifier;
+use ::rpc::UpperLayer;
 use ::rpc::message::AuthSysToSend;
+use ::rpc::rdma::RdmaConnection;
+use ::rpc::tcp::TcpConnection;
 use ::volume::filter::Apart;
 use ::volume::{CoreId, Geometry, OpenError, Volume};
 use buf::{Account, Pool};
@@ -37,7 +48,7 @@ use super::waiting::{Place, Waiting};
 use crate::adapters::Side;
 use crate::carried::Carried;
 use crate::iwarp_link::{InitiatorEnd, IwarpLink, segment_size};
-use crate::limits::{CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
+use crate::limits::{CALLS_GONE, CLIENT_POOL, COMMAND_TIME, RECONNECT_TIME, SESSION_GONE};
 use crate::queue_pairs::OverQueuePair;
 
 /// The machine's name in AUTH_SYS, which nobody proves and servers only log (RFC 5531 appendix A).
@@ -52,11 +63,11 @@ enum Info {
 }
 
 /// NFS over software iWARP, at a client.
-type IwarpClient = RdmaClient<iwarp::Connection>;
+type IwarpClient<U> = RdmaConnection<U, iwarp::Connection>;
 /// The same over software RoCEv2.
-type RoceClient = RdmaClient<roce::Connection>;
+type RoceClient<U> = RdmaConnection<U, roce::Connection>;
 /// The same over an RDMA adapter.
-type AdapterClient = RdmaClient<AdapterPair>;
+type AdapterClient<U> = RdmaConnection<U, AdapterPair>;
 
 /// A client's side of an NFS connection, whatever carries it.
 struct NfsRole<C>(PhantomData<C>);
@@ -97,6 +108,8 @@ struct Plan {
     user: Arc<AuthSysToSend>,
     timing: Timing,
     context: ClientContext,
+    /// What MOUNT has found; of version 3 alone.
+    export: Option<Arc<Export>>,
 }
 
 impl Plan {
@@ -120,7 +133,20 @@ impl Plan {
             },
             url,
             context: context.clone(),
+            export: None,
         }
+    }
+
+    fn path(&self) -> Vec<Vec<u8>> {
+        self.url.path.iter().map(|name| name.clone().into_bytes()).collect()
+    }
+
+    fn block_size(&self) -> u32 {
+        self.url.options.block.map_or(BLOCK, BlockSize::bytes)
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.url.options.size.map(|size| size.0)
     }
 
     /// A client that nobody has seen before.
@@ -131,26 +157,42 @@ impl Plan {
         name.copy_from_slice(&random[..16]);
         verifier.copy_from_slice(&random[16..]);
         let owner = format!("{MACHINE} {:032x}", u128::from_be_bytes(name)).into_bytes();
-        ClientIdentity { owner, verifier: Verifier(verifier), keep: Keep::default() }
+        ClientIdentity {
+            owner,
+            verifier: Verifier(verifier),
+            keep: Keep::default(),
+            file: Nfs3Keep::default(),
+        }
     }
 
     fn config(&self, identity: &ClientIdentity, access: client::Access) -> Config {
-        let options = &self.url.options;
         Config {
-            path: self.url.path.iter().map(|name| name.clone().into_bytes()).collect(),
-            versions: match options.version {
-                None => Versions::Newest,
+            path: self.path(),
+            versions: match self.url.options.version {
+                None | Some(NfsVersion::V3) => Versions::Newest,
                 Some(NfsVersion::V4_1) => Versions::One,
                 Some(NfsVersion::V4_2) => Versions::Two,
             },
             access,
-            block_size: options.block.map_or(BLOCK, BlockSize::bytes),
-            size: options.size.map(|size| size.0),
+            block_size: self.block_size(),
+            size: self.size(),
             user: Arc::clone(&self.user),
             owner: identity.owner.clone(),
             verifier: identity.verifier,
             command_time: self.timing.command,
             keep: identity.keep.clone(),
+        }
+    }
+
+    fn config3(&self, export: &Arc<Export>, identity: &ClientIdentity, access: client::Access) -> Nfs3Config {
+        Nfs3Config {
+            export: Arc::clone(export),
+            access,
+            block_size: self.block_size(),
+            size: self.size(),
+            user: Arc::clone(&self.user),
+            command_time: self.timing.command,
+            keep: identity.file.clone(),
         }
     }
 
@@ -162,14 +204,30 @@ impl Plan {
         owner: Owner,
         tell: Tell<Info>,
     ) -> Rc<Link> {
-        let config = self.config(identity, access);
-        let xid = wire::saturate::<u32>((self.context.entropy)().number() >> 32);
         let hooks = Hooks { tell, turn: None };
         let dial = Dial { address: self.address, command_time: self.timing.command, owner, hooks };
-        let call = FirstCall { config, xid };
+        match &self.export {
+            None => self.carry::<NfsClient, _>(self.config(identity, access), dial),
+            Some(export) => self.carry::<Nfs3Client, _>(self.config3(export, identity, access), dial),
+        }
+    }
+
+    /// A random number for the first call.
+    fn xid(&self) -> u32 {
+        wire::saturate::<u32>((self.context.entropy)().number() >> 32)
+    }
+
+    /// Has a connection made that speaks what the configuration says, over what the URL names.
+    fn carry<U, C>(&self, config: C, dial: Dial<Info>) -> Rc<Link>
+    where
+        U: UpperLayer<Input = Input, Action = Action> + 'static,
+        C: FileConfig<Client = U> + 'static,
+    {
+        let call = FirstCall { config, xid: self.xid() };
+        let call_time = self.timing.command;
         let Some(rdma) = self.url.options.rdma else {
             let make = move |now| client::connect(now, call.config, call.xid);
-            return Client::<NfsRole<TcpClient>>::dial(&self.context.dialer, Box::new(make), dial);
+            return Client::<NfsRole<TcpConnection<U>>>::dial(&self.context.dialer, Box::new(make), dial);
         };
         match rdma.transport {
             RdmaTransport::Iwarp => {
@@ -177,10 +235,10 @@ impl Plan {
                 let make = move |now| {
                     let pool = Pool::new(CLIENT_POOL);
                     let words = client::private_data::<iwarp::Connection>();
-                    let queues = client::needs::<iwarp::Connection>(&call.config);
+                    let queues = client::needs::<iwarp::Connection>(call_time);
                     call.over(now, link.initiator(now, InitiatorEnd { words, queues }, &pool), &pool)
                 };
-                Client::<NfsRole<IwarpClient>>::dial(&self.context.dialer, Box::new(make), dial)
+                Client::<NfsRole<IwarpClient<U>>>::dial(&self.context.dialer, Box::new(make), dial)
             }
             RdmaTransport::Roce { udp_port } => self.connect_roce(udp_port, call, dial),
             RdmaTransport::Adapter => self.connect_adapter(call, dial),
@@ -188,37 +246,45 @@ impl Plan {
     }
 
     /// Asks for a queue pair.
-    fn connect_roce(&self, udp_port: u16, call: FirstCall, dial: Dial<Info>) -> Rc<Link> {
+    fn connect_roce<U, C>(&self, udp_port: u16, call: FirstCall<C>, dial: Dial<Info>) -> Rc<Link>
+    where
+        U: UpperLayer<Input = Input, Action = Action> + 'static,
+        C: FileConfig<Client = U> + 'static,
+    {
         let wish = Wish {
             peer: SocketAddr::new(self.address.ip(), udp_port),
             service: self.address.port(),
-            queues: client::needs::<roce::Connection>(&call.config),
+            queues: client::needs::<roce::Connection>(self.timing.command),
             private_data: client::private_data::<roce::Connection>(),
             entropy: Arc::clone(&self.context.entropy),
         };
         let join = Box::new(move |now, pair| call.over(now, pair, &Pool::new(CLIENT_POOL)));
-        Client::<NfsRole<OverQueuePair<RoceClient>>>::ask(&self.context.dialer, wish, join, dial)
+        Client::<NfsRole<OverQueuePair<RoceClient<U>>>>::ask(&self.context.dialer, wish, join, dial)
     }
 
     /// Asks for a queue pair of an adapter's.
-    fn connect_adapter(&self, call: FirstCall, dial: Dial<Info>) -> Rc<Link> {
+    fn connect_adapter<U, C>(&self, call: FirstCall<C>, dial: Dial<Info>) -> Rc<Link>
+    where
+        U: UpperLayer<Input = Input, Action = Action> + 'static,
+        C: FileConfig<Client = U> + 'static,
+    {
         let wish = AdapterWish {
-            needs: Side::Initiator.needs(client::needs::<AdapterPair>(&call.config)),
+            needs: Side::Initiator.needs(client::needs::<AdapterPair>(self.timing.command)),
             private_data: client::private_data::<AdapterPair>(),
         };
         let join = Box::new(move |now, pair| call.over(now, pair, &Pool::new(CLIENT_POOL)));
-        Client::<NfsRole<OverQueuePair<AdapterClient>>>::ask_adapter(&self.context, wish, join, dial)
+        Client::<NfsRole<OverQueuePair<AdapterClient<U>>>>::ask_adapter(&self.context, wish, join, dial)
     }
 }
 
 /// What a connection begins with.
-struct FirstCall {
-    config: Config,
+struct FirstCall<C> {
+    config: C,
     xid: u32,
 }
 
-impl FirstCall {
-    fn over<Q: ManagedQueuePair>(self, now: Instant, pair: Q, pool: &Pool) -> RdmaClient<Q> {
+impl<C: FileConfig> FirstCall<C> {
+    fn over<Q: ManagedQueuePair>(self, now: Instant, pair: Q, pool: &Pool) -> RdmaConnection<C::Client, Q> {
         client::connect_over(now, pair, self.config, self.xid, Account::new(pool))
     }
 }
@@ -228,6 +294,8 @@ struct ClientIdentity {
     owner: Vec<u8>,
     verifier: Verifier,
     keep: Keep,
+    /// In version 3, which has no clients, the file is all that there is.
+    file: Nfs3Keep,
 }
 
 /// What an open file is.
@@ -244,8 +312,8 @@ fn facts(file: &RemoteFile, portal: SocketAddr) -> Facts {
         identity: file.identity.clone(),
         told: file.identity(),
         incarnation,
-        // Each connection has settled what the one before had under way.
-        nexus: Some(Nexus { portal, group: 0 }),
+        // In version 4 each connection has settled what the one before had under way.
+        nexus: (file.version != client::Version::Three).then_some(Nexus { portal, group: 0 }),
     }
 }
 
@@ -256,7 +324,34 @@ pub(super) fn open(
     user: &NfsUser,
     context: &ClientContext,
 ) -> Waiting<Arc<dyn Volume>> {
-    let plan = Arc::new(Plan::new(address, url, user, context));
+    let plan = Plan::new(address, url, user, context);
+    if plan.url.options.version != Some(NfsVersion::V3) {
+        return examine(plan);
+    }
+    let question = mount::Question {
+        address: mount::address(address, &plan.url.options),
+        path: plan.path(),
+        user: Arc::clone(&plan.user),
+        command_time: plan.timing.command,
+        xid: plan.xid(),
+    };
+    let mut mounting = mount::begin(question, context);
+    let (mut mounted, mut examining) = (Some(plan), None);
+    Waiting::new(move || {
+        if examining.is_none() {
+            let export = match mounting.poll()? {
+                Ok(export) => export,
+                Err(error) => return Some(Err(error)),
+            };
+            examining = mounted.take().map(|plan| examine(Plan { export: Some(export), ..plan }));
+        }
+        examining.as_mut()?.poll()
+    })
+}
+
+/// Has a first client ask what a file is.
+fn examine(plan: Plan) -> Waiting<Arc<dyn Volume>> {
+    let plan = Arc::new(plan);
     let answer: Place<Arc<dyn Volume>> = Rc::default();
     let (place, later) = (Rc::clone(&answer), Arc::clone(&plan));
     let tell = Box::new(move |info, link: &Link| {
@@ -265,7 +360,7 @@ pub(super) fn open(
             *place.borrow_mut() = Some(remote_volume(&file, Arc::clone(&later)));
         }
     });
-    let owner = Owner { waker: context.waker.clone(), purpose: Arc::new(()) };
+    let owner = Owner { waker: plan.context.waker.clone(), purpose: Arc::new(()) };
     let keep = owner.clone();
     // Whoever denies others is a queue; this one must not stand in its way.
     let access = match plan.access {
@@ -330,9 +425,9 @@ impl Route for Mounts {
         Box::new(Mounting { link, found, plan: Arc::clone(&self.plan) })
     }
 
-    /// What a lost connection had is settled before the next one is ready: nothing waits for as long as this.
+    /// In version 4 what a lost connection had is settled before the next one is ready: nothing waits for as long as this.
     fn quiet_time(&self) -> Duration {
-        SESSION_GONE
+        if self.plan.export.is_some() { CALLS_GONE } else { SESSION_GONE }
     }
 }
 
@@ -360,5 +455,58 @@ impl Attempt for Mounting {
         if let Some(endpoint) = self.link.endpoint() {
             self.plan.context.dialer.wake(endpoint);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use ::nfs::client::Version;
+    use ::volume::{Features, Limits};
+
+    use super::*;
+
+    fn file(version: Version) -> RemoteFile {
+        RemoteFile {
+            geometry: Geometry { blocks: 64, block_size: 512, physical_block_size: 512 },
+            limits: Limits::default(),
+            features: Features::VOLATILE_CACHE,
+            identity: vec![7; 24],
+            verifier: Some(Verifier([1; 8])),
+            version,
+        }
+    }
+
+    /// Nothing tells in version 3 what became of a lost connection's writes: they wait, whatever the next connection finds.
+    #[test]
+    fn writes_of_version_3_wait_and_those_of_version_4_do_not() {
+        let address: SocketAddr = "127.0.0.1:2049".parse().unwrap();
+        for (version, minor, waits) in
+            [("3", Version::Three, true), ("4.2", Version::Four { minor: 2 }, false)]
+        {
+            let facts = facts(&file(minor), address);
+            assert_eq!(facts.nexus.is_none(), waits);
+            let url: names::VolumeUrl =
+                format!("nfs://127.0.0.1/data/disk.img?version={version}").parse().unwrap();
+            let names::Source::Nfs(url) = url.source else { panic!("no file at a server") };
+            let user = NfsUser { uid: 0, gid: 0, groups: Vec::new(), reads_only: false };
+            let context = ClientContext::without_network();
+            let mut plan = Plan::new(address, url, &user, &context);
+            if waits {
+                let path = plan.path();
+                plan.export = Some(Arc::new(Export { root: vec![1; 32], path, mounted: 1 }));
+            }
+            let (plan, shared) = (
+                Arc::new(plan),
+                Shared::new(facts, Timing { command: COMMAND_TIME, reconnect: RECONNECT_TIME }, context),
+            );
+            let owner = Owner { waker: Waker::noop().clone(), purpose: Arc::new(()) };
+            let mounts = Mounts { identity: plan.identity(), plan, shared, owner, _only: None };
+            let expected = if waits { CALLS_GONE } else { SESSION_GONE };
+            assert_eq!(mounts.quiet_time(), expected);
+        }
+        // A write that is held is made again while it is still wanted.
+        assert!(CALLS_GONE < COMMAND_TIME && CALLS_GONE < RECONNECT_TIME);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use names::{NfsUrl, NfsVersion};
 use nfs::client::names::{NameOperation, NamesAction, NamesConfig, NamesInput, NamesOutcome, NamesReady};
-use nfs::client::{TcpNames, Versions, connect_names};
+use nfs::client::{TcpNames, Versions, connect};
 use nfs::v4::{Status, Verifier};
 use protocol::{Connection, Ended, Instant, Transmit};
 use rpc::message::AuthSysToSend;
@@ -71,6 +71,10 @@ impl Wire {
             path: url.path.iter().map(|name| name.clone().into_bytes()).collect(),
             versions: match url.options.version {
                 None => Versions::Newest,
+                Some(NfsVersion::V3) => {
+                    let why = "names are made and removed over version 4 alone: leave version=3 out";
+                    return Err(MetadataError::Client(why.to_owned()));
+                }
                 Some(NfsVersion::V4_1) => Versions::One,
                 Some(NfsVersion::V4_2) => Versions::Two,
             },
@@ -79,7 +83,7 @@ impl Wire {
             verifier: Verifier(verifier.try_into().unwrap_or_default()),
             command_time: url.options.timeout.map_or(COMMAND_TIME, |span| span.0),
         };
-        let connection = connect_names(Instant::ZERO, config, ::wire::saturate(word(xid)));
+        let connection = connect(Instant::ZERO, config, ::wire::saturate(word(xid)));
         let mut wire = Self {
             stream,
             address,

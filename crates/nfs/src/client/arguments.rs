@@ -3,6 +3,7 @@
 use buf::BufList;
 use rpc::xdr::{Place, Stream, Writer};
 
+use super::data::{Ask, Stable};
 use super::found::FileFacts;
 use super::limits::{CACHED_REPLY, OPERATIONS, OVERHEAD, PAYLOAD, SLOTS};
 use super::plan::Plan;
@@ -21,25 +22,6 @@ const DENY_WRITE: u32 = 2;
 const USE_NON_PNFS: u32 = 0x0001_0000;
 /// CDFC4_FORE (RFC 8881 §18.34).
 const FORE: u32 = 1;
-
-/// How durable a WRITE is to be (RFC 8881 §18.32, stable_how4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stable {
-    /// UNSTABLE4: a COMMIT follows.
-    Unstable,
-    /// FILE_SYNC4.
-    FileSync,
-}
-
-impl Stable {
-    /// The number on the wire.
-    pub(super) fn number(self) -> u32 {
-        match self {
-            Self::Unstable => 0,
-            Self::FileSync => 2,
-        }
-    }
-}
 
 /// What a SEQUENCE says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -320,7 +302,7 @@ impl Arguments {
     }
 
     /// READ.
-    pub(super) fn read(mut self, stateid: Stateid, offset: u64, count: u32) -> Self {
+    fn read(mut self, stateid: Stateid, offset: u64, count: u32) -> Self {
         self.begin(OpNumber::READ);
         self.stateid(stateid);
         self.writer.u64(offset);
@@ -329,7 +311,7 @@ impl Arguments {
     }
 
     /// WRITE, of memory that is not copied.
-    pub(super) fn write(mut self, stateid: Stateid, offset: u64, stable: Stable, data: BufList) -> Self {
+    fn write(mut self, stateid: Stateid, offset: u64, stable: Stable, data: BufList) -> Self {
         self.begin(OpNumber::WRITE);
         self.stateid(stateid);
         self.writer.u64(offset);
@@ -344,6 +326,16 @@ impl Arguments {
         writer.u64(offset);
         writer.u32(count);
         self
+    }
+
+    /// What a request of the volume's asks for next.
+    pub(super) fn ask(self, stateid: Stateid, ask: Ask) -> Self {
+        match ask {
+            Ask::Read { offset, count } => self.read(stateid, offset, count),
+            Ask::Write { offset, stable, data } => self.write(stateid, offset, stable, data),
+            Ask::Commit => self.commit(0, 0),
+            Ask::Deallocate { offset, length } => self.deallocate(stateid, offset, length),
+        }
     }
 
     /// DEALLOCATE (RFC 7862 §15.4).

@@ -32,6 +32,7 @@ use super::limits::{
     LEAVE_TIME, PAUSE_FIRST, PAUSE_MOST, PING_INTERVAL, PING_TIME, RESULTS, SETTLED, SHORT_RESULTS,
 };
 use super::mount::{Mount, Mounting};
+use super::refusal::{Called, refusal};
 use super::remote::RemoteFile;
 use super::results::Results;
 use super::session::{Change, Remains, Session, Settled, Unsettled};
@@ -43,6 +44,9 @@ use crate::v4::{SessionId, Status, Verifier};
 
 /// NFS's program (RFC 5531), version 4, and its procedure COMPOUND.
 pub(super) const COMPOUND: Procedure = Procedure { program: 100_003, version: 4, procedure: 1 };
+/// Why a connection ends whose server answers with another write verifier than before, in any version.
+pub(super) const ANOTHER_VERIFIER: &str =
+    "the server has restarted, as its write verifier says: what was not flushed may be lost";
 /// SEQ4_STATUS flags that say that state is lost (RFC 8881 §18.46.3): EXPIRED_ALL_STATE_REVOKED, EXPIRED_SOME_STATE_REVOKED, ADMIN_STATE_REVOKED and RESTART_RECLAIM_NEEDED.
 const STATE_LOST: u32 = 0x0000_0138;
 
@@ -326,13 +330,13 @@ impl NfsClient {
             session.slots.release(of, true);
         }
         if let (Some(change), Some(results)) = (unsettled.change, results.filter(|_| status.is_ok())) {
-            let written = results.written.map_or(change.key.length, |written| written.count.into());
+            let written = results.data.written.map_or(change.key.length, |written| written.count.into());
             // A server that says more has said nothing: the request is made again.
             if written <= change.key.length {
                 if self.settled.len() >= SETTLED {
                     self.settled.pop_front();
                 }
-                let verifier = results.verifier;
+                let verifier = results.data.verifier;
                 self.settled.push_back(Settled { key: change.key, written, verifier });
             }
         }
@@ -385,8 +389,10 @@ impl NfsClient {
         let changes = self.transfers.changes(place, self.shape).is_some();
         let (Some(session), Some(file)) = (&self.mount.session, &self.mount.file) else { return };
         let arguments = session.begin(channel.writer(), of, changes).put_handle(&file.handle);
-        if let Some(Part { arguments, memory }) = self.transfers.part(place, arguments, file, self.shape) {
-            self.call(now, channel, arguments.finish(), Subject::Part(of, place), memory);
+        let stateid = file.stateid;
+        if let Some(Part { ask, memory }) = self.transfers.part(place, self.shape) {
+            let compound = arguments.ask(stateid, ask).finish();
+            self.call(now, channel, compound, Subject::Part(of, place), memory);
         }
     }
 
@@ -399,22 +405,22 @@ impl NfsClient {
         results: &mut Results,
         unused: Memory,
     ) {
-        if let (Some(known), Some(told)) = (self.verifier, results.verifier)
+        if let (Some(known), Some(told)) = (self.verifier, results.data.verifier)
             && known != told
         {
             self.transfers.put_back(place, unused);
-            let reason =
-                "the server has restarted, as its write verifier says: what was not flushed may be lost";
-            return self.fail(now, channel, Loss::Connection, reason.to_owned());
+            return self.fail(now, channel, Loss::Connection, ANOTHER_VERIFIER.to_owned());
         }
-        match self.transfers.answer(place, results, unused) {
+        let status = results.status();
+        let failure = (!status.is_ok()).then(|| super::verdict::verdict(status));
+        match self.transfers.answer(place, failure, &mut results.data, unused) {
             Progress::More => {}
             Progress::Over(completion) => self.actions.push_back(Action::Complete(completion)),
             Progress::Shrunk(completion) => {
                 self.actions.push_back(Action::Complete(completion));
                 self.look(now, channel);
             }
-            Progress::Lost(verdict, status) => return self.lost(now, channel, verdict, status),
+            Progress::Lost(verdict) => return self.lost(now, channel, verdict, status),
             Progress::Wrong(what) => {
                 let reason = format!("the server breaks the protocol: {what}");
                 return self.fail(now, channel, Loss::Connection, reason);
@@ -624,7 +630,7 @@ impl NfsClient {
                     let plan = results.plan();
                     let change = key.map(|key| Change { arguments, plan, key });
                     unsettled.push(Unsettled { of, change });
-                    if let Some(piece) = results.payload.take() {
+                    if let Some(piece) = results.data.payload.take() {
                         memory.push(piece);
                     }
                     self.transfers.put_back(place, memory);
@@ -704,23 +710,7 @@ impl NfsClient {
             // The answer of something else, which was kept: what the slot carried is over.
             return self.slot_answered(now, channel, of, None);
         }
-        let reason = match error {
-            CallError::Refused(ReplyStatus::Accepted(AcceptStat::ProgramMismatch(range))) => format!(
-                "the server has NFS of versions {} to {}, and not 4: enable version 4.1 or 4.2 there",
-                range.low, range.high
-            ),
-            CallError::Refused(ReplyStatus::Accepted(AcceptStat::ProgramUnavailable)) => {
-                "what answers there is no NFS server: check the port".to_owned()
-            }
-            CallError::Refused(ReplyStatus::Denied(why)) => {
-                format!(
-                    "the server refuses the user's credential ({why:?}): check its export's security flavors and clients"
-                )
-            }
-            CallError::Refused(status) => format!("the server refuses the call: {status:?}"),
-            CallError::Undecodable(error) => format!("the server breaks the protocol: {error}"),
-            CallError::Chunks => "the server could not use the memory that was named to it".to_owned(),
-        };
+        let reason = refusal(Called::Version4, error);
         self.fail(now, channel, Loss::Session, reason);
     }
 

@@ -66,6 +66,8 @@ impl FileFacts {
     pub(super) const TIME_MODIFY: u32 = 53;
     /// NF4REG (RFC 8881 §3.2): the type of a regular file.
     pub(super) const REGULAR: u32 = 1;
+    /// NF4LNK.
+    pub(super) const SYMBOLIC_LINK: u32 = 5;
     /// NF4DIR.
     pub(super) const DIRECTORY: u32 = 2;
 

@@ -14,17 +14,16 @@
 
 use alloc::borrow::ToOwned;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use rpc::xdr::Writer;
-use volume::Geometry;
 
 use super::arguments::{Arguments, Compound, Opening};
 use super::config::{Access, Config, Versions};
 use super::found::FileFacts;
 use super::limits::COMPONENTS;
-use super::remote::{RemoteFile, RemoteFileParts};
+use super::remote::{RemoteFile, RemoteFileParts, Version, geometry_of, shown, wrong_kind};
 use super::results::Results;
 use super::session::{OpenFile, Session};
 use super::subject::SlotUse;
@@ -273,7 +272,7 @@ impl Mount {
                 self.stage = Stage::Examining;
             }
             Stage::Examining => {
-                return self.examined(config, &found.facts.unwrap_or_default(), results.verifier);
+                return self.examined(config, &found.facts.unwrap_or_default(), results.data.verifier);
             }
             Stage::Growing => {
                 self.grown = true;
@@ -307,15 +306,9 @@ impl Mount {
     }
 
     fn examined(&mut self, config: &Config, facts: &FileFacts, verifier: Option<Verifier>) -> Mounting {
-        match facts.kind {
-            Some(FileFacts::REGULAR) => {}
-            Some(FileFacts::DIRECTORY) => {
-                return Mounting::Failed(format!(
-                    "{} is a directory: name a file in it",
-                    shown(&config.path)
-                ));
-            }
-            _ => return Mounting::Failed(format!("{} is no regular file", shown(&config.path))),
+        // A server that does not tell the type has told of no file.
+        if let Some(wrong) = wrong_kind(&config.path, facts.kind.unwrap_or_default()) {
+            return Mounting::Failed(wrong);
         }
         let Some(size) = facts.size else {
             return Mounting::Failed("the server does not tell the file's size".to_owned());
@@ -341,15 +334,9 @@ impl Mount {
 
     fn mounted(&mut self, config: &Config, deallocates: bool) -> Mounting {
         let size = self.facts.size.unwrap_or_default();
-        let geometry = match Geometry::of(size, config.block_size) {
+        let geometry = match geometry_of(&config.path, size, config.block_size) {
             Ok(geometry) => geometry,
-            Err(_) if size == 0 => {
-                return Mounting::Failed(format!(
-                    "{} is empty: make it as large as the volume is to be, or add size= to the URL",
-                    shown(&config.path)
-                ));
-            }
-            Err(error) => return Mounting::Failed(format!("{}: {error}", shown(&config.path))),
+            Err(error) => return Mounting::Failed(error.to_string()),
         };
         let Some(session) = &mut self.session else { return Mounting::Lost(Verdict::NoSession) };
         let least = |limit: u32, told: Option<u64>| {
@@ -365,7 +352,7 @@ impl Mount {
             max_transfer: session.read_limit.min(session.write_limit),
             identity: (self.facts.fsid.unwrap_or_default(), self.facts.fileid.unwrap_or_default()),
             verifier: self.verifier,
-            minor: self.minor,
+            version: Version::Four { minor: self.minor },
         };
         self.stage = Stage::Mounted;
         Mounting::Mounted(RemoteFile::new(&parts))
@@ -469,9 +456,4 @@ fn next_name(looked_up: usize, config: &Config) -> Stage {
 /// A stateid that means its newest version.
 fn newest(stateid: Stateid) -> Stateid {
     Stateid { seqid: 0, ..stateid }
-}
-
-/// A path as people write it.
-fn shown(path: &[Vec<u8>]) -> String {
-    path.iter().fold(String::new(), |text, name| format!("{text}/{}", String::from_utf8_lossy(name)))
 }

@@ -10,6 +10,7 @@ use buf::Buf;
 use rpc::Body;
 use rpc::xdr::{Decoder, Error, Reader, Step};
 
+use super::data::{DataAnswer, ReadAnswer, WriteAnswer};
 use super::found::{Channel, Entry, Exchanged, FileFacts, Listed, SessionMade};
 use super::limits::{ENTRIES, OPAQUE};
 use super::plan::Plan;
@@ -27,22 +28,6 @@ pub(super) struct SequenceAnswer {
     /// The highest slot that the client is to use from now on.
     pub(super) target: u32,
     pub(super) flags: u32,
-}
-
-/// What WRITE answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct WriteAnswer {
-    /// Bytes that were written.
-    pub(super) count: u32,
-    /// `stable_how4`: how durable they are at least.
-    pub(super) committed: u32,
-}
-
-/// What READ answers beside its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ReadAnswer {
-    pub(super) at_end: bool,
-    pub(super) length: usize,
 }
 
 /// What only calls that open a volume are answered with.
@@ -78,11 +63,7 @@ pub(super) struct Results {
     read: u32,
     pub(super) stopped: Option<Stopped>,
     pub(super) sequence: Option<SequenceAnswer>,
-    pub(super) reading: Option<ReadAnswer>,
-    pub(super) payload: Option<Buf>,
-    pub(super) written: Option<WriteAnswer>,
-    /// Of WRITE or COMMIT.
-    pub(super) verifier: Option<Verifier>,
+    pub(super) data: DataAnswer,
     pub(super) found: Option<Box<Found>>,
     /// The entries of a READDIR are being read.
     listing: bool,
@@ -100,10 +81,7 @@ impl Results {
             read: 0,
             stopped: None,
             sequence: None,
-            reading: None,
-            payload: None,
-            written: None,
-            verifier: None,
+            data: DataAnswer::default(),
             found: None,
             listing: false,
             keeps_entries: false,
@@ -123,12 +101,6 @@ impl Results {
     /// The status of the whole.
     pub(super) fn status(&self) -> Status {
         self.stopped.map_or(Status::OK, |stopped| stopped.status)
-    }
-
-    /// Bytes that were read or written.
-    pub(super) fn moved(&self) -> u64 {
-        let written = self.written.map_or(0, |written| written.count.into());
-        self.reading.map_or(written, |reading| wire::saturate(reading.length))
     }
 
     /// The operation that failed, if one did.
@@ -210,16 +182,16 @@ impl Results {
             OpNumber::SEQUENCE => self.sequence = Some(sequence(reader)?),
             OpNumber::READ => {
                 let (at_end, length) = (reader.bool()?, reader.length(usize::MAX)?);
-                self.reading = Some(ReadAnswer { at_end, length });
+                self.data.reading = Some(ReadAnswer { at_end, length });
                 return Ok(Step::Payload(length));
             }
             OpNumber::WRITE => {
                 let (count, committed) = (reader.u32()?, reader.u32()?);
                 let verifier = Verifier(reader.fixed()?);
-                self.written = Some(WriteAnswer { count, committed });
-                self.verifier = Some(verifier);
+                self.data.written = Some(WriteAnswer { count, committed });
+                self.data.verifier = Some(verifier);
             }
-            OpNumber::COMMIT => self.verifier = Some(Verifier(reader.fixed()?)),
+            OpNumber::COMMIT => self.data.verifier = Some(Verifier(reader.fixed()?)),
             OpNumber::GETATTR => {
                 let facts = attributes(reader)?;
                 self.found().facts = Some(facts);
@@ -279,22 +251,7 @@ impl Decoder for Results {
 
 impl Body for Results {
     fn payload(&mut self, piece: Buf) {
-        match &mut self.payload {
-            None => self.payload = Some(piece),
-            // RDMA may bring it in pieces; the first has room for all, if it is the memory that was named.
-            Some(first) => append(first, &piece),
-        }
-    }
-}
-
-/// Adds a piece to the end of the first.
-fn append(first: &mut Buf, piece: &Buf) {
-    let (start, end) = (first.len(), first.len().saturating_add(piece.len()));
-    if end <= first.capacity() {
-        first.set_len(end);
-        if let Some(room) = first.get_mut(start..end) {
-            room.copy_from_slice(piece);
-        }
+        self.data.add_payload(piece);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The volume's requests under way: what each still has to read or write, one COMPOUND after the other.
+//! The volume's requests under way: what each still has to read or write, one call after the other, whatever version of NFS carries it.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -10,12 +10,10 @@ use protocol::Instant;
 use rpc::Memory;
 use volume::{Completion, Durability, Extent, Failure, Operation, Outcome, Request, Tag, VolumeErrorKind};
 
-use super::arguments::{Arguments, Stable};
+use super::data::{Ask, DataAnswer, ReadAnswer, Stable, WriteAnswer};
 use super::limits::{SHORT_ANSWERS, VERIFIED};
-use super::results::{ReadAnswer, Results, WriteAnswer};
-use super::session::{ChangeKey, OpenFile};
-use super::verdict::{Verdict, verdict};
-use crate::v4::Status;
+use super::session::ChangeKey;
+use super::verdict::Verdict;
 
 /// Bytes of the zeros that are written again and again where nothing can be deallocated.
 const ZEROS: usize = 64 << 10;
@@ -62,9 +60,9 @@ enum Zeroing {
 struct Transfer {
     tag: Tag,
     began: Instant,
-    /// Bytes that its COMPOUND was to read or write.
+    /// Bytes that its call was to read or write.
     asked: u64,
-    /// COMPOUNDs so far that did not do what they were to.
+    /// Calls so far that did not do what they were to.
     short: u32,
     work: Work,
 }
@@ -82,10 +80,10 @@ pub(super) struct Shape {
     pub(super) writes: bool,
 }
 
-/// A COMPOUND for a transfer.
+/// What a transfer asks for next, and the memory for what it reads.
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) arguments: Arguments,
+    pub(super) ask: Ask,
     pub(super) memory: Memory,
 }
 
@@ -99,7 +97,7 @@ pub(super) enum Progress {
     /// It is over, and the file seems to have another size.
     Shrunk(Completion),
     /// Nothing of it is answered: what it stands on is gone.
-    Lost(Verdict, Status),
+    Lost(Verdict),
     /// The answer cannot be: less durable than asked for, or of more bytes.
     Wrong(&'static str),
 }
@@ -109,7 +107,7 @@ pub(super) enum Progress {
 pub(super) struct Transfers {
     slots: Vec<Option<Transfer>>,
     free: Vec<usize>,
-    /// Those whose next COMPOUND waits for a slot of the session.
+    /// Those whose next call waits, for a slot of the session or for room on the connection.
     waiting: VecDeque<usize>,
     zeros: Option<SharedBuf>,
 }
@@ -197,7 +195,7 @@ impl Transfers {
         self.waiting.pop_front();
     }
 
-    /// True if the next COMPOUND of a transfer changes something.
+    /// Which change the next call of a transfer is, if it changes something.
     pub(super) fn changes(&mut self, place: usize, shape: Shape) -> Option<ChangeKey> {
         let transfer = self.get(place)?;
         let (offset, length) = match &transfer.work {
@@ -214,18 +212,11 @@ impl Transfers {
         Some(ChangeKey { tag: transfer.tag, offset, length })
     }
 
-    /// Writes the next COMPOUND of a transfer, behind SEQUENCE and PUTFH.
-    pub(super) fn part(
-        &mut self,
-        place: usize,
-        arguments: Arguments,
-        file: &OpenFile,
-        shape: Shape,
-    ) -> Option<Part> {
+    /// What a transfer asks for next.
+    pub(super) fn part(&mut self, place: usize, shape: Shape) -> Option<Part> {
         let zeros = self.zeros.clone();
         let transfer = self.get(place)?;
-        let stateid = file.stateid;
-        let (asked, arguments, memory) = match &mut transfer.work {
+        let (asked, ask, memory) = match &mut transfer.work {
             Work::Read { offset, length, into, done } => {
                 let wanted = length.saturating_sub(*done).min(wire::index(shape.read_limit.into()));
                 let memory = if *done == 0 {
@@ -235,20 +226,18 @@ impl Transfers {
                 } else {
                     Buf::zeroed(wanted)
                 };
-                let from = offset.saturating_add(wide(*done));
-                (wide(wanted), arguments.read(stateid, from, wire::bounded(wanted)), Memory::from(memory))
+                let offset = offset.saturating_add(wide(*done));
+                (wide(wanted), Ask::Read { offset, count: wire::bounded(wanted) }, Memory::from(memory))
             }
             Work::Write { offset, data, done, stable } => {
                 let wanted = data.len().saturating_sub(*done).min(wire::index(shape.write_limit.into()));
-                let from = offset.saturating_add(wide(*done));
-                let arguments = arguments.write(stateid, from, *stable, data.part(*done, wanted));
-                (wide(wanted), arguments, Memory::new())
+                let offset = offset.saturating_add(wide(*done));
+                let ask = Ask::Write { offset, stable: *stable, data: data.part(*done, wanted) };
+                (wide(wanted), ask, Memory::new())
             }
-            Work::Flush | Work::Zero { method: Zeroing::Commit, .. } => {
-                (0, arguments.commit(0, 0), Memory::new())
-            }
+            Work::Flush | Work::Zero { method: Zeroing::Commit, .. } => (0, Ask::Commit, Memory::new()),
             Work::Zero { offset, left, method: Zeroing::Deallocate, .. } => {
-                (0, arguments.deallocate(stateid, *offset, *left), Memory::new())
+                (0, Ask::Deallocate { offset: *offset, length: *left }, Memory::new())
             }
             Work::Zero { offset, left, durability, .. } => {
                 let wanted = wire::index((*left).min(shape.write_limit.into()));
@@ -257,30 +246,37 @@ impl Transfers {
                     Durability::Cached => Stable::Unstable,
                 };
                 let zeros = zeros.unwrap_or_else(|| SharedBuf::from(vec![0; ZEROS]));
-                let arguments = arguments.write(stateid, *offset, stable, repeated(&zeros, wanted));
+                let ask = Ask::Write { offset: *offset, stable, data: repeated(&zeros, wanted) };
                 self.zeros = Some(zeros);
-                (wide(wanted), arguments, Memory::new())
+                (wide(wanted), ask, Memory::new())
             }
             Work::Verify { offset, left } => {
                 let wanted = (*left).min(shape.read_limit.min(VERIFIED).into());
                 let memory = Buf::zeroed(wire::index(wanted));
-                (wanted, arguments.read(stateid, *offset, wire::bounded(wanted)), Memory::from(memory))
+                (wanted, Ask::Read { offset: *offset, count: wire::bounded(wanted) }, Memory::from(memory))
             }
         };
         if let Some(transfer) = self.get(place) {
             transfer.asked = asked;
         }
-        Some(Part { arguments, memory })
+        Some(Part { ask, memory })
     }
 
-    /// Takes the answer to the COMPOUND of a transfer.
-    pub(super) fn answer(&mut self, place: usize, results: &mut Results, unused: Memory) -> Progress {
+    /// Takes the answer to what a transfer asked for; `failure` is what its status means, if it is not OK.
+    pub(super) fn answer(
+        &mut self,
+        place: usize,
+        failure: Option<Verdict>,
+        answer: &mut DataAnswer,
+        unused: Memory,
+    ) -> Progress {
         let Some(transfer) = self.get(place) else { return Progress::More };
-        give_back(&mut transfer.work, unused, results.payload.take_if(|_| results.stopped.is_some()));
-        let status = results.status();
-        let step =
-            if status.is_ok() { transfer.work.advance(results) } else { transfer.work.refused(status) };
-        if !status.is_ok() || results.moved() < transfer.asked {
+        give_back(&mut transfer.work, unused, answer.payload.take_if(|_| failure.is_some()));
+        let step = match failure {
+            None => transfer.work.advance(answer),
+            Some(verdict) => transfer.work.refused(verdict),
+        };
+        if failure.is_some() || answer.moved() < transfer.asked {
             transfer.short = transfer.short.saturating_add(1);
         }
         let step = match step {
@@ -298,7 +294,7 @@ impl Transfers {
                 let completion = self.finish(place, Some(VolumeErrorKind::OutOfRange));
                 completion.map_or(Progress::More, Progress::Shrunk)
             }
-            Step::Lost(verdict) => Progress::Lost(verdict, status),
+            Step::Lost(verdict) => Progress::Lost(verdict),
             Step::Wrong(what) => Progress::Wrong(what),
         }
     }
@@ -383,23 +379,23 @@ enum Step {
 }
 
 impl Work {
-    /// A COMPOUND was carried out.
-    fn advance(&mut self, results: &mut Results) -> Step {
+    /// What was asked for was carried out.
+    fn advance(&mut self, answer: &mut DataAnswer) -> Step {
         match self {
             Self::Read { length, into, done, .. } => {
-                let Some(ReadAnswer { at_end, length: read }) = results.reading else {
+                let Some(ReadAnswer { at_end, length: read }) = answer.reading else {
                     return Step::Wrong("a READ without an answer");
                 };
                 if *done == 0 {
-                    *into = results.payload.take().or_else(|| into.take());
-                } else if let (Some(whole), Some(piece)) = (into.as_mut(), results.payload.take()) {
+                    *into = answer.payload.take().or_else(|| into.take());
+                } else if let (Some(whole), Some(piece)) = (into.as_mut(), answer.payload.take()) {
                     place(whole, *done, *length, &piece);
                 }
                 *done = done.saturating_add(read).min(*length);
                 after_read(*done >= *length, at_end, read)
             }
             Self::Verify { offset, left } => {
-                let Some(ReadAnswer { at_end, length }) = results.reading else {
+                let Some(ReadAnswer { at_end, length }) = answer.reading else {
                     return Step::Wrong("a READ without an answer");
                 };
                 *offset = offset.saturating_add(wide(length));
@@ -408,7 +404,7 @@ impl Work {
             }
             Self::Write { data, done, stable, .. } => {
                 let left = data.len().saturating_sub(*done);
-                let written = match written(results.written, *stable, wide(left)) {
+                let written = match written(answer.written, *stable, wide(left)) {
                     Ok(written) => written,
                     Err(step) => return step,
                 };
@@ -429,7 +425,7 @@ impl Work {
                     Durability::Durable => Stable::FileSync,
                     Durability::Cached => Stable::Unstable,
                 };
-                let written = match written(results.written, stable, *left) {
+                let written = match written(answer.written, stable, *left) {
                     Ok(written) => written,
                     Err(step) => return step,
                 };
@@ -440,9 +436,9 @@ impl Work {
         }
     }
 
-    /// A COMPOUND has failed.
-    fn refused(&mut self, status: Status) -> Step {
-        match (verdict(status), self) {
+    /// What was asked for has failed.
+    fn refused(&mut self, verdict: Verdict) -> Step {
+        match (verdict, self) {
             (Verdict::Fails(VolumeErrorKind::Unsupported), Self::Zero { method, .. })
                 if *method == Zeroing::Deallocate =>
             {

@@ -6,9 +6,9 @@
 use alloc::vec::Vec;
 
 use filesystem::FileErrorKind;
-use rpc::xdr::{Decoder, Error, Reader, Step};
+use rpc::xdr::{Decoder, Error, Reader, Step, Writer};
 
-use crate::limits::{MOUNT_PATH, NAME};
+use crate::limits::{HANDLE_V3, LIST, MOUNT_PATH, NAME};
 use crate::named::statuses;
 
 /// The program's number.
@@ -112,6 +112,33 @@ impl Decoder for Call {
     }
 }
 
+/// Writes a path, from the root: MOUNTPROC3_MNT's arguments. `None` if it has more bytes than MOUNT takes.
+pub fn put_path(out: &mut Writer, names: &[Vec<u8>]) -> Option<()> {
+    let mut path = Vec::new();
+    for name in names {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    if path.is_empty() {
+        path.push(b'/');
+    }
+    (path.len() <= MOUNT_PATH).then(|| out.opaque(&path))
+}
+
+/// Reads `mountres3`: the handle. Security flavors are passed over, as AUTH_SYS is the only one that a client of ours has.
+///
+/// # Errors
+/// For what is none.
+pub fn mounted(reader: &mut Reader<'_>) -> Result<Result<Vec<u8>, Status>, Error> {
+    let status = Status(reader.u32()?);
+    if !status.is_ok() {
+        return Ok(Err(status));
+    }
+    let handle = reader.opaque(HANDLE_V3)?.to_vec();
+    reader.array::<u32>(LIST)?;
+    Ok(Ok(handle))
+}
+
 /// The names of a path, from its end to its front. Empty ones and `.` lead nowhere and are left out.
 ///
 /// # Errors
@@ -140,6 +167,51 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+
+    #[test]
+    fn paths_are_put_together_as_they_are_read() {
+        for names in [vec![], vec![b"a".to_vec()], vec![b"a".to_vec(), b"b c".to_vec()]] {
+            let mut out = Writer::new();
+            put_path(&mut out, &names).unwrap();
+            let bytes = out.finish().bytes().to_vec();
+            let mut call = Call::new(1);
+            assert_eq!(call.step(&mut Reader::new(&bytes)), Ok(Step::End));
+            let Some(Procedure::Mount(path)) = call.into_procedure() else { panic!("no MNT") };
+            let mut read = components(&path).unwrap();
+            read.reverse();
+            assert_eq!(read, names);
+        }
+        let long = vec![vec![b'n'; 255]; 5];
+        assert_eq!(put_path(&mut Writer::new(), &long), None);
+    }
+
+    #[test]
+    fn what_a_path_leads_to() {
+        let answer = |write: &dyn Fn(&mut Writer)| {
+            let mut out = Writer::new();
+            write(&mut out);
+            let bytes = out.finish().bytes().to_vec();
+            mounted(&mut Reader::new(&bytes))
+        };
+        let whole = answer(&|out| {
+            out.u32(0);
+            out.opaque(b"handle");
+            out.array(&[1_u32, 390_003]);
+        });
+        assert_eq!(whole, Ok(Ok(b"handle".to_vec())));
+        assert_eq!(answer(&|out| out.u32(13)), Ok(Err(Status::ACCES)));
+        let long = answer(&|out| {
+            out.u32(0);
+            out.opaque(&[1; 65]);
+        });
+        assert_eq!(long, Err(Error::TooLong { length: 65, maximum: 64 }));
+        let many = answer(&|out| {
+            out.u32(0);
+            out.opaque(b"handle");
+            out.u32(u32::MAX);
+        });
+        assert!(matches!(many, Err(Error::TooLong { .. })));
+    }
 
     #[test]
     fn paths_are_taken_apart() {

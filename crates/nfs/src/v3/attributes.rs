@@ -33,7 +33,11 @@ pub fn put_time(out: &mut Writer, time: Time) {
     out.u32(time.nanos);
 }
 
-fn time(reader: &mut Reader<'_>) -> Result<Time, Error> {
+/// Reads `nfstime3`.
+///
+/// # Errors
+/// For what is none.
+pub(super) fn time(reader: &mut Reader<'_>) -> Result<Time, Error> {
     Ok(Time { seconds: reader.u32()?.into(), nanos: reader.u32()? })
 }
 

@@ -14,11 +14,14 @@ use std::time::Duration;
 
 use buf::{Buf, BufList};
 use filesystem::{Memory, MemoryOptions};
-use nfs::client::{Access, Action, Config, Input, Keep, RemoteFile, TcpClient, Versions, connect};
+use nfs::client::version3::{Export, MountAction, MountConfig, Nfs3Config, Nfs3Keep};
+use nfs::client::{
+    Access, Action, Config, Input, Keep, RemoteFile, TcpClient, TcpMount, TcpNfs3, Versions, connect,
+};
 use nfs::state::stable::StableRecord;
 use nfs::v4::Verifier;
 use protocol::pair::Half;
-use protocol::{Connection, Ended, Entropy, SeededEntropy};
+use protocol::{Connection, Ended, Entropy, Instant, SeededEntropy};
 use rpc::message::AuthSysToSend;
 use volume::{Completion, Durability, Extent, Failure, Operation, Outcome, Request, Tag, VolumeErrorKind};
 
@@ -53,9 +56,70 @@ pub fn memory_with_file() -> Memory {
     bench.memory
 }
 
+/// A client of either version.
+pub enum AnyClient {
+    Four(Half<TcpClient>),
+    Three(Half<TcpNfs3>),
+}
+
+/// The same words to a client of either version.
+macro_rules! to_any {
+    ($client:expr, $half:ident => $what:expr) => {
+        match $client {
+            AnyClient::Four($half) => $what,
+            AnyClient::Three($half) => $what,
+        }
+    };
+}
+
+impl AnyClient {
+    fn transmit(&mut self, now: Instant) -> Vec<u8> {
+        to_any!(self, half => half.transmit(now))
+    }
+
+    fn receive(&mut self, now: Instant, bytes: &[u8]) {
+        to_any!(self, half => half.receive(now, bytes));
+    }
+
+    fn end(&mut self, now: Instant) {
+        to_any!(self, half => half.end(now, Ended::ByPeer));
+    }
+
+    fn input(&mut self, now: Instant, input: Input) {
+        to_any!(self, half => half.connection.handle_input(now, input));
+    }
+
+    fn poll_action(&mut self) -> Option<Action> {
+        to_any!(self, half => half.connection.poll_action())
+    }
+
+    fn look_at_clock(&mut self, now: Instant) {
+        let due = to_any!(self, half => half.connection.poll_timeout());
+        if due.is_some_and(|due| due <= now) {
+            to_any!(self, half => half.connection.handle_timeout(now));
+        }
+    }
+
+    pub fn is_closing(&self) -> bool {
+        to_any!(self, half => half.connection.poll_close()).is_some()
+    }
+
+    /// Bytes that it holds beside the requests' memory.
+    pub fn held(&self) -> usize {
+        to_any!(self, half => half.connection.held())
+    }
+}
+
+/// What a client of version 3 has beside its configuration.
+#[derive(Clone, Default)]
+pub struct Three {
+    pub export: Option<Arc<Export>>,
+    pub keep: Nfs3Keep,
+}
+
 /// One connection.
 struct Wire {
-    client: Half<TcpClient>,
+    client: AnyClient,
     peer: usize,
     /// Bytes that still cross to the server before the connection is cut; for ever if there is none.
     cut: Option<usize>,
@@ -80,6 +144,8 @@ pub struct World {
     pub chunk: usize,
     /// What happens to the server's bytes.
     pub tamper: Option<Tamper>,
+    /// Version 3 is spoken.
+    pub three: Option<Three>,
     xid: u32,
 }
 
@@ -119,6 +185,15 @@ impl World {
         Self::with(config(size), memory_with_file())
     }
 
+    /// The same, in version 3.
+    pub fn version3(size: u64) -> Self {
+        Self::version3_with(config(size), memory_with_file())
+    }
+
+    pub fn version3_with(config: Config, memory: Memory) -> Self {
+        Self { three: Some(Three::default()), ..Self::with(config, memory) }
+    }
+
     pub fn with(config: Config, memory: Memory) -> Self {
         let export = export_of(&memory, 1, &["data"], open_grant());
         let mut bench = Bench::with(memory, vec![export], &[], 2);
@@ -136,6 +211,7 @@ impl World {
             kept: BTreeMap::new(),
             chunk: usize::MAX,
             tamper: None,
+            three: None,
             xid: 100,
         }
     }
@@ -143,18 +219,66 @@ impl World {
     /// A new connection, over which so many bytes cross to the server before it is cut.
     pub fn connect(&mut self, cut: Option<usize>) {
         assert!(self.wire.is_none(), "one at a time");
+        let three = match self.three.clone() {
+            None => None,
+            Some(Three { export: Some(export), keep }) => Some((export, keep)),
+            Some(Three { export: None, keep }) => {
+                let Some(export) = self.mount() else { return };
+                self.three = Some(Three { export: Some(Arc::clone(&export)), keep: keep.clone() });
+                Some((export, keep))
+            }
+        };
         let peer = self.bench.connect();
         self.xid += 1000;
-        let client = Half::new(connect(self.bench.now, self.config.clone(), self.xid));
+        let now = self.bench.now;
+        let client = match three {
+            None => AnyClient::Four(Half::new(connect(now, self.config.clone(), self.xid))),
+            Some((export, keep)) => {
+                let Config { access, block_size, size, user, command_time, .. } = self.config.clone();
+                let config = Nfs3Config { export, access, block_size, size, user, command_time, keep };
+                AnyClient::Three(Half::new(connect(now, config, self.xid)))
+            }
+        };
         self.wire = Some(Wire { client, peer, cut, is_cut: false, late: Vec::new() });
         self.run();
+    }
+
+    /// Asks MOUNT for the export of the file; what is wrong is among the failures.
+    pub fn mount(&mut self) -> Option<Arc<Export>> {
+        let peer = self.bench.connect();
+        self.xid += 1000;
+        let Config { path, user, command_time, .. } = self.config.clone();
+        let config = MountConfig { path, user, command_time };
+        let mut half: Half<TcpMount> = Half::new(connect(self.bench.now, config, self.xid));
+        loop {
+            let now = self.bench.now;
+            let out = half.transmit(now);
+            self.bench.receive(peer, &out);
+            let mut back = self.bench.transmit(peer);
+            if let Some(tamper) = &mut self.tamper {
+                tamper(&mut back);
+            }
+            half.receive(now, &back);
+            match half.connection.poll_action() {
+                Some(MountAction::Mounted(export)) => return Some(export),
+                Some(MountAction::Failed { reason }) => {
+                    self.failures.push(reason);
+                    return None;
+                }
+                None if out.is_empty() && back.is_empty() => {
+                    self.bench.pass(Duration::from_secs(1));
+                    half.connection.handle_timeout(self.bench.now);
+                }
+                None => {}
+            }
+        }
     }
 
     pub fn is_connected(&self) -> bool {
         self.wire.is_some()
     }
 
-    pub fn client(&self) -> Option<&Half<TcpClient>> {
+    pub fn client(&self) -> Option<&AnyClient> {
         self.wire.as_ref().map(|wire| &wire.client)
     }
 
@@ -169,7 +293,7 @@ impl World {
     fn send(&mut self, tag: Tag, operation: Operation) {
         if let Some(wire) = &mut self.wire {
             let request = Request { tag, operation };
-            wire.client.connection.handle_input(self.bench.now, Input::Submit(request));
+            wire.client.input(self.bench.now, Input::Submit(request));
         }
     }
 
@@ -183,7 +307,7 @@ impl World {
 
     pub fn input(&mut self, input: Input) {
         if let Some(wire) = &mut self.wire {
-            wire.client.connection.handle_input(self.bench.now, input);
+            wire.client.input(self.bench.now, input);
         }
         self.run();
     }
@@ -194,10 +318,8 @@ impl World {
         while self.bench.now < end {
             let step = Duration::from_millis(250).min(end.since(self.bench.now));
             self.bench.pass(step);
-            if let Some(wire) = &mut self.wire
-                && wire.client.connection.poll_timeout().is_some_and(|due| due <= self.bench.now)
-            {
-                wire.client.connection.handle_timeout(self.bench.now);
+            if let Some(wire) = &mut self.wire {
+                wire.client.look_at_clock(self.bench.now);
             }
             self.run();
         }
@@ -253,7 +375,7 @@ impl World {
     fn collect(&mut self) {
         let mut over = false;
         if let Some(wire) = &mut self.wire {
-            while let Some(action) = wire.client.connection.poll_action() {
+            while let Some(action) = wire.client.poll_action() {
                 match action {
                     Action::Ready(file) => self.ready.push(*file),
                     Action::Resized(geometry) => self.resized.push(geometry.blocks),
@@ -267,7 +389,7 @@ impl World {
                     }
                 }
             }
-            over = wire.is_cut || wire.client.connection.poll_close().is_some();
+            over = wire.is_cut || wire.client.is_closing();
         }
         if over {
             self.end();
@@ -277,7 +399,7 @@ impl World {
     /// The connection ends; what the server has not read of it may still arrive ([`World::deliver_late`]).
     pub fn end(&mut self) {
         let Some(mut wire) = self.wire.take() else { return };
-        wire.client.end(self.bench.now, Ended::ByPeer);
+        wire.client.end(self.bench.now);
         let late = std::mem::take(&mut wire.late);
         self.wire = Some(wire);
         self.drain_ended();
@@ -287,7 +409,7 @@ impl World {
 
     fn drain_ended(&mut self) {
         let Some(wire) = &mut self.wire else { return };
-        while let Some(action) = wire.client.connection.poll_action() {
+        while let Some(action) = wire.client.poll_action() {
             match action {
                 Action::Failed { reason } => self.failures.push(reason),
                 Action::Complete(Completion { tag, result }) => {
