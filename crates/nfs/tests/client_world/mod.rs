@@ -58,7 +58,7 @@ pub fn memory_with_file() -> Memory {
 
 /// A client of either version.
 pub enum AnyClient {
-    Four(Half<TcpClient>),
+    Four(Box<Half<TcpClient>>),
     Three(Half<TcpNfs3>),
 }
 
@@ -232,7 +232,7 @@ impl World {
         self.xid += 1000;
         let now = self.bench.now;
         let client = match three {
-            None => AnyClient::Four(Half::new(connect(now, self.config.clone(), self.xid))),
+            None => AnyClient::Four(Box::new(Half::new(connect(now, self.config.clone(), self.xid)))),
             Some((export, keep)) => {
                 let Config { access, block_size, size, user, command_time, .. } = self.config.clone();
                 let config = Nfs3Config { export, access, block_size, size, user, command_time, keep };

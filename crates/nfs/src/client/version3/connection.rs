@@ -108,6 +108,22 @@ impl Body for Nfs3Results {
     }
 }
 
+/// A call that is to be made.
+#[derive(Debug)]
+struct Asked {
+    number: Number,
+    arguments: Stream,
+    /// For what it reads.
+    memory: Memory,
+}
+
+impl Asked {
+    /// A call that reads no data.
+    fn plain(number: Number, arguments: Stream) -> Self {
+        Self { number, arguments, memory: Memory::new() }
+    }
+}
+
 impl Nfs3Client {
     /// A client whose connection has just been made.
     pub fn new(config: Nfs3Config) -> Self {
@@ -149,15 +165,8 @@ impl Nfs3Client {
         self.life == Life::Ended
     }
 
-    fn call(
-        &mut self,
-        now: Instant,
-        channel: &mut Channel<Nfs3Results>,
-        number: Number,
-        arguments: Stream,
-        about: Subject,
-        memory: Memory,
-    ) {
+    fn call(&mut self, now: Instant, channel: &mut Channel<Nfs3Results>, asked: Asked, about: Subject) {
+        let Asked { number, arguments, memory } = asked;
         let call = Call {
             procedure: Procedure { program: PROGRAM, version: VERSION, procedure: number.0 },
             credential: Credential::Sys(self.config.user.clone()),
@@ -176,7 +185,7 @@ impl Nfs3Client {
     fn step(&mut self, now: Instant, channel: &mut Channel<Nfs3Results>) {
         let mut out = channel.writer();
         if let Some(number) = self.opened.step(&self.config, &mut out) {
-            self.call(now, channel, number, out.finish(), Subject::Step, Memory::new());
+            self.call(now, channel, Asked::plain(number, out.finish()), Subject::Step);
         }
     }
 
@@ -254,7 +263,7 @@ impl Nfs3Client {
                 return self.fail(now, channel, "version 3 deallocates nothing".to_owned());
             }
         };
-        self.call(now, channel, number, out.finish(), Subject::Part(place), memory);
+        self.call(now, channel, Asked { number, arguments: out.finish(), memory }, Subject::Part(place));
     }
 
     /// A part of a request was answered.
@@ -302,7 +311,7 @@ impl Nfs3Client {
         }
         self.ping_due = Some(now + PING_TIME);
         let nothing = channel.writer().finish();
-        self.call(now, channel, Number::NULL, nothing, Subject::Ping, Memory::new());
+        self.call(now, channel, Asked::plain(Number::NULL, nothing), Subject::Ping);
     }
 
     /// Asks how large the file is.
@@ -313,14 +322,14 @@ impl Nfs3Client {
         self.looks = true;
         let mut out = channel.writer();
         arguments::object(&mut out, self.opened.file());
-        self.call(now, channel, Number::GETATTR, out.finish(), Subject::Look, Memory::new());
+        self.call(now, channel, Asked::plain(Number::GETATTR, out.finish()), Subject::Look);
     }
 
-    fn looked(&mut self, now: Instant, channel: &mut Channel<Nfs3Results>, results: Results) {
+    fn looked(&mut self, now: Instant, channel: &mut Channel<Nfs3Results>, results: &Results) {
         self.looks = false;
-        match results.outcome {
-            Some(Err(status)) if verdict(status) == Verdict::NoState => {
-                return self.forgotten(now, channel, Some(status));
+        match &results.outcome {
+            Some(Err(status)) if verdict(*status) == Verdict::NoState => {
+                return self.forgotten(now, channel, Some(*status));
             }
             Some(Ok(Success::Attributes(attributes))) => {
                 if let Some(known) = self.geometry {
@@ -437,7 +446,7 @@ impl UpperLayer for Nfs3Client {
                 self.ping_due = None;
                 self.pump(now, channel);
             }
-            Subject::Look => self.looked(now, channel, results),
+            Subject::Look => self.looked(now, channel, &results),
             Subject::Part(place) => self.part_answered(now, channel, place, &mut results, unused),
         }
     }
