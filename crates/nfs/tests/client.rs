@@ -1,4 +1,5 @@
 //! The client against the server of this crate, both without a network: requests, lost connections, retries in slots, and servers that crash.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod client_world;
 mod common;

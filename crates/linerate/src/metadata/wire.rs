@@ -72,8 +72,8 @@ impl Wire {
             versions: match url.options.version {
                 None => Versions::Newest,
                 Some(NfsVersion::V3) => {
-                    let why = "names are made and removed over version 4 alone: leave version=3 out";
-                    return Err(MetadataError::Client(why.to_owned()));
+                    let why = "directories are read and changed over version 4 alone: leave version=3 out";
+                    return Err(NamesError::Client(why.to_owned()));
                 }
                 Some(NfsVersion::V4_1) => Versions::One,
                 Some(NfsVersion::V4_2) => Versions::Two,

@@ -115,7 +115,7 @@ mod tests {
                     assert_eq!((&directory[..], &name[..]), (&b"handle"[..], &b"name"[..]));
                 }
                 Procedure::Access { object, rights } => {
-                    assert_eq!((&object[..], rights), (&b"handle"[..], 13))
+                    assert_eq!((&object[..], rights), (&b"handle"[..], 13));
                 }
                 Procedure::Read { file, offset, count } => {
                     assert_eq!((&file[..], offset, count), (&b"handle"[..], 1 << 40, 77));

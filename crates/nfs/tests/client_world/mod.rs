@@ -59,7 +59,7 @@ pub fn memory_with_file() -> Memory {
 /// A client of either version.
 pub enum AnyClient {
     Four(Box<Half<TcpClient>>),
-    Three(Half<TcpNfs3>),
+    Three(Box<Half<TcpNfs3>>),
 }
 
 /// The same words to a client of either version.
@@ -236,7 +236,7 @@ impl World {
             Some((export, keep)) => {
                 let Config { access, block_size, size, user, command_time, .. } = self.config.clone();
                 let config = Nfs3Config { export, access, block_size, size, user, command_time, keep };
-                AnyClient::Three(Half::new(connect(now, config, self.xid)))
+                AnyClient::Three(Box::new(Half::new(connect(now, config, self.xid))))
             }
         };
         self.wire = Some(Wire { client, peer, cut, is_cut: false, late: Vec::new() });
