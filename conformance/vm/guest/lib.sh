@@ -22,14 +22,15 @@ need() { check "$@" || exit 1; }
 # The command is refused.
 refused() { ! "$@"; }
 
-# eventually COMMAND…: asks again until the command succeeds; gives up after some hundred times.
+# eventually COMMAND…: asks again until the command succeeds; gives up after some hundred times, with what it said last.
 eventually() {
     local try
     for try in $(seq 300); do
-        "$@" > /dev/null 2>&1 && return
+        "$@" > /tmp/eventually 2>&1 && return
         sleep 0.1
     done
     echo "still not: $*"
+    cat /tmp/eventually
     return 1
 }
 
