@@ -22,10 +22,10 @@ need() { check "$@" || exit 1; }
 # The command is refused.
 refused() { ! "$@"; }
 
-# eventually COMMAND…: asks again until the command succeeds; gives up after some hundred times, with what it said last.
+# eventually COMMAND…: asks again until the command succeeds; gives up after more than the minute that an NFS client may keep attributes, with what it said last.
 eventually() {
     local try
-    for try in $(seq 300); do
+    for try in $(seq 700); do
         "$@" > /tmp/eventually 2>&1 && return
         sleep 0.1
     done

@@ -170,6 +170,30 @@ fn says_nothing(mut world: World) {
 }
 
 #[test]
+fn a_lost_connection_gives_back_the_memory_of_reads() {
+    for mut world in both(SIZE) {
+        world.bench.holds = true;
+        world.submit(1, Kept::Read(Extent::new(0, 8)));
+        world.end();
+        assert_eq!(world.returned[&Tag(1)].len(), 8 * 512);
+    }
+}
+
+#[test]
+fn who_leaves_waits_for_what_is_under_way() {
+    for mut world in both(SIZE) {
+        world.bench.holds = true;
+        world.submit(1, Kept::Write(Extent::new(3, 1), filled(1, 7), CACHED));
+        world.input(Input::Disconnect);
+        assert!(world.is_connected() && world.done.is_empty());
+        world.bench.let_go();
+        world.run();
+        assert!(!world.is_connected() && world.failures.is_empty(), "{:?}", world.failures);
+        assert!(world.outcome(1).is_ok());
+    }
+}
+
+#[test]
 fn a_new_size_is_noticed() {
     for world in both(SIZE) {
         grows_elsewhere(world);

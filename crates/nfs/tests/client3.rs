@@ -31,6 +31,10 @@ const READ_LENGTH: usize = 124;
 const READ_DATA: usize = 128;
 /// Bytes of the answer to GETATTR.
 const GETATTR: usize = 112;
+/// Bytes of the answer to FSINFO, and where the largest READ and WRITE are in it.
+const FSINFO: usize = 164;
+const RTMAX: usize = 116;
+const WTMAX: usize = 128;
 const JUKEBOX: u32 = 10_008;
 const STALE: u32 = 70;
 const NOT_SYNC: u32 = 10_002;
@@ -119,6 +123,45 @@ fn zeros_are_written_where_nothing_can_be_deallocated() {
     world.submit(1, Kept::Zeroes(Extent::new(0, 4), CACHED));
     assert!(world.outcome(1).is_ok());
     assert_eq!(world.writes(), 1);
+}
+
+/// A flush is one COMMIT of the whole file: offset and count are zero (RFC 1813 §3.3.21).
+#[test]
+fn a_flush_commits_everything() {
+    let mut world = ready(SIZE);
+    world.submit(1, Kept::Write(Extent::new(9, 1), filled(1, 4), CACHED));
+    world.sent = Some(Vec::new());
+    world.submit(2, Kept::Flush);
+    assert!(world.outcome(1).is_ok() && world.outcome(2).is_ok());
+    let sent = world.sent.take().unwrap();
+    let (call, range) = sent.split_at(sent.len() - 12);
+    // Behind the record's mark, XID, direction and three numbers: the procedure.
+    assert_eq!((word(call, 24), range), (Some(21), &[0; 12][..]));
+}
+
+/// A server that takes less at a time than others is asked for no more.
+#[test]
+fn reads_and_writes_are_as_large_as_the_server_says_at_most() {
+    let mut world = World::version3(SIZE);
+    let told = Rc::new(Cell::new(0));
+    let counter = Rc::clone(&told);
+    world.tamper = Some(Box::new(move |bytes| {
+        each_record(bytes, |record| {
+            if record.len() == FSINFO {
+                assert_eq!((word(record, RTMAX), word(record, WTMAX)), (Some(1 << 20), Some(1 << 20)));
+                set_word(record, RTMAX, 1024);
+                // No whole number of blocks.
+                set_word(record, WTMAX, 2047);
+                counter.set(counter.get() + 1);
+            }
+        });
+    }));
+    world.connect(None);
+    assert_eq!((told.get(), world.ready[0].limits.max_transfer), (1, 1024));
+    world.submit(1, Kept::Write(Extent::new(0, 6), filled(6, 8), CACHED));
+    world.submit(2, Kept::Read(Extent::new(0, 6)));
+    assert!(world.outcome(1).is_ok() && world.data(2).iter().all(|byte| *byte == 8));
+    assert_eq!((world.writes(), world.bench.requests["read"]), (2, 3));
 }
 
 #[test]

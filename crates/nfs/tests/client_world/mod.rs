@@ -144,6 +144,10 @@ pub struct World {
     pub chunk: usize,
     /// What happens to the server's bytes.
     pub tamper: Option<Tamper>,
+    /// What the client has sent, from when it is asked for.
+    pub sent: Option<Vec<u8>>,
+    /// The buffers of reads that came back because a connection ended.
+    pub returned: BTreeMap<Tag, Buf>,
     /// Version 3 is spoken.
     pub three: Option<Three>,
     xid: u32,
@@ -211,6 +215,8 @@ impl World {
             kept: BTreeMap::new(),
             chunk: usize::MAX,
             tamper: None,
+            sent: None,
+            returned: BTreeMap::new(),
             three: None,
             xid: 100,
         }
@@ -342,6 +348,9 @@ impl World {
         let Some(wire) = &mut self.wire else { return false };
         let now = self.bench.now;
         let mut out = wire.client.transmit(now);
+        if let Some(sent) = &mut self.sent {
+            sent.extend(&out);
+        }
         let mut moved = !out.is_empty();
         if let Some(left) = &mut wire.cut {
             if out.len() > *left {
@@ -373,26 +382,31 @@ impl World {
 
     /// Takes what the client says.
     fn collect(&mut self) {
-        let mut over = false;
-        if let Some(wire) = &mut self.wire {
-            while let Some(action) = wire.client.poll_action() {
-                match action {
-                    Action::Ready(file) => self.ready.push(*file),
-                    Action::Resized(geometry) => self.resized.push(geometry.blocks),
-                    Action::Failed { reason } => self.failures.push(reason),
-                    Action::Complete(Completion { tag, result }) => {
-                        let result = result.map_err(|Failure { kind, .. }| kind);
-                        if !matches!(result, Err(VolumeErrorKind::Unreachable | VolumeErrorKind::Busy)) {
-                            self.kept.remove(&tag);
-                            assert!(self.done.insert(tag, result).is_none(), "{tag:?} ends once");
-                        }
-                    }
-                }
-            }
-            over = wire.is_cut || wire.client.is_closing();
+        while let Some(action) = self.wire.as_mut().and_then(|wire| wire.client.poll_action()) {
+            self.take(action);
         }
-        if over {
+        if self.wire.as_ref().is_some_and(|wire| wire.is_cut || wire.client.is_closing()) {
             self.end();
+        }
+    }
+
+    fn take(&mut self, action: Action) {
+        match action {
+            Action::Ready(file) => self.ready.push(*file),
+            Action::Resized(geometry) => self.resized.push(geometry.blocks),
+            Action::Failed { reason } => self.failures.push(reason),
+            Action::Complete(Completion { tag, result }) => self.complete(tag, result),
+        }
+    }
+
+    fn complete(&mut self, tag: Tag, result: Result<Outcome, Failure>) {
+        let result = result.map_err(|Failure { kind, memory }| {
+            self.returned.extend(memory.map(|memory| (tag, memory)));
+            kind
+        });
+        if !matches!(result, Err(VolumeErrorKind::Unreachable | VolumeErrorKind::Busy)) {
+            self.kept.remove(&tag);
+            assert!(self.done.insert(tag, result).is_none(), "{tag:?} ends once");
         }
     }
 
@@ -400,29 +414,10 @@ impl World {
     pub fn end(&mut self) {
         let Some(mut wire) = self.wire.take() else { return };
         wire.client.end(self.bench.now);
-        let late = std::mem::take(&mut wire.late);
-        self.wire = Some(wire);
-        self.drain_ended();
-        let Some(wire) = self.wire.take() else { return };
-        self.old.push((wire.peer, late));
-    }
-
-    fn drain_ended(&mut self) {
-        let Some(wire) = &mut self.wire else { return };
         while let Some(action) = wire.client.poll_action() {
-            match action {
-                Action::Failed { reason } => self.failures.push(reason),
-                Action::Complete(Completion { tag, result }) => {
-                    let result = result.map_err(|Failure { kind, .. }| kind);
-                    if !matches!(result, Err(VolumeErrorKind::Unreachable | VolumeErrorKind::Busy)) {
-                        self.kept.remove(&tag);
-                        assert!(self.done.insert(tag, result).is_none(), "{tag:?} ends once");
-                    }
-                }
-                Action::Ready(file) => self.ready.push(*file),
-                Action::Resized(geometry) => self.resized.push(geometry.blocks),
-            }
+            self.take(action);
         }
+        self.old.push((wire.peer, wire.late));
     }
 
     /// The server reads what old connections had sent, and only now sees that they have ended.
