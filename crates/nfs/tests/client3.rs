@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use client_world::{
-    BLOCK, FILE, Kept, Record, World, below, config, each_record, filled, memory_with_file, replace,
-    set_word, word,
+    BLOCK, FILE, Kept, Record, World, below, config, each_record, ends, filled, memory_with_file, read_four,
+    replace, set_word, word,
 };
 use filesystem::Memory;
 use nfs::client::{Access, Config, Input, Version};
@@ -46,28 +46,9 @@ fn ready(size: u64) -> World {
     world
 }
 
-/// A world whose file is open, with four blocks of their own bytes, and where each answer is changed from now on; how many were.
-fn misled(mut change: impl FnMut(&mut Record) -> bool + 'static) -> (World, Rc<Cell<usize>>) {
-    let mut world = ready(SIZE);
-    for block in 0..4 {
-        let byte = u8::try_from(block + 1).unwrap();
-        world.submit(block, Kept::Write(Extent::new(block, 1), filled(1, byte), CACHED));
-        assert!(world.outcome(block).is_ok());
-    }
-    let count = Rc::new(Cell::new(0));
-    let counter = Rc::clone(&count);
-    world.tamper = Some(Box::new(move |bytes| {
-        each_record(bytes, |record| {
-            if change(record) {
-                counter.set(counter.get() + 1);
-            }
-        });
-    }));
-    (world, count)
-}
-
-fn read_four(world: &mut World) {
-    world.submit(10, Kept::Read(Extent::new(0, 4)));
+/// A world that is misled from now on; how often.
+fn misled(change: impl FnMut(&mut Record) -> bool + 'static) -> (World, Rc<Cell<usize>>) {
+    client_world::misled(World::version3(SIZE), change)
 }
 
 /// Makes an answer to READ one of the first `length` bytes.
@@ -83,14 +64,6 @@ fn fail(record: &mut Record, status: u32, halves: usize) {
     set_word(record, STATUS, status);
     record.truncate(STATUS + 4);
     record.extend(vec![0; 4 * halves]);
-}
-
-/// The connection is ended for `why`, and the request waits for the next one.
-fn ends(world: &World, why: &str) {
-    assert!(!world.is_connected(), "{why}");
-    let reason = world.failures.last().unwrap();
-    assert!(reason.contains(why), "{reason}");
-    assert!(world.done.is_empty(), "nothing has succeeded");
 }
 
 fn path(names: &[&str]) -> Vec<Vec<u8>> {

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use client_world::{
-    Kept, Record, World, at, config, each_record, fail_at, filled, is_answer, memory_with_file, replace,
-    set_word, word,
+    Kept, Record, World, at, config, each_record, ends, fail_at, filled, is_answer, memory_with_file,
+    read_four, replace, set_word, word,
 };
 use volume::{Durability, Extent, Outcome, Tag, VolumeErrorKind};
 
@@ -24,38 +24,9 @@ const WRITE: u32 = 38;
 const SIZE: u64 = 64 << 10;
 const CACHED: Durability = Durability::Cached;
 
-/// A world whose file is open, and where each answer is changed from now on; how many were.
-fn misled(mut change: impl FnMut(&mut Record) -> bool + 'static) -> (World, Rc<Cell<usize>>) {
-    let mut world = World::new(SIZE);
-    world.connect(None);
-    assert_eq!(world.ready.len(), 1);
-    for block in 0..4 {
-        let byte = u8::try_from(block + 1).unwrap();
-        world.submit(block, Kept::Write(Extent::new(block, 1), filled(1, byte), CACHED));
-        assert!(world.outcome(block).is_ok());
-    }
-    let count = Rc::new(Cell::new(0));
-    let counter = Rc::clone(&count);
-    world.tamper = Some(Box::new(move |bytes| {
-        each_record(bytes, |record| {
-            if change(record) {
-                counter.set(counter.get() + 1);
-            }
-        });
-    }));
-    (world, count)
-}
-
-fn read_four(world: &mut World) {
-    world.submit(10, Kept::Read(Extent::new(0, 4)));
-}
-
-/// The connection is ended for `why`, and the request waits for the next one.
-fn ends(world: &World, why: &str) {
-    assert!(!world.is_connected(), "{why}");
-    let reason = world.failures.last().unwrap();
-    assert!(reason.contains(why), "{reason}");
-    assert!(world.done.is_empty(), "nothing has succeeded");
+/// A world that is misled from now on; how often.
+fn misled(change: impl FnMut(&mut Record) -> bool + 'static) -> (World, Rc<Cell<usize>>) {
+    client_world::misled(World::new(SIZE), change)
 }
 
 #[test]

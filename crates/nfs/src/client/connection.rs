@@ -16,7 +16,6 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use protocol::{CloseReason, Instant};
 use rpc::message::{AcceptStat, CallHeader, Procedure, ReplyStatus};
@@ -26,14 +25,13 @@ use rpc::{
 use volume::{Completion, Geometry, Request, Tag};
 
 use super::arguments::Compound;
-use super::config::{Access, Config};
+use super::clocks::{Clocks, Overdue, silent};
+use super::config::Config;
 use super::found::FileFacts;
-use super::limits::{
-    LEAVE_TIME, PAUSE_FIRST, PAUSE_MOST, PING_INTERVAL, PING_TIME, RESULTS, SETTLED, SHORT_RESULTS,
-};
+use super::limits::{RESULTS, SETTLED, SHORT_RESULTS};
 use super::mount::{Mount, Mounting};
 use super::refusal::{Called, refusal};
-use super::remote::RemoteFile;
+use super::remote::{RemoteFile, resized};
 use super::results::Results;
 use super::session::{Change, Remains, Session, Settled, Unsettled};
 use super::subject::{SlotUse, Subject};
@@ -126,19 +124,9 @@ pub struct NfsClient {
     asking: Vec<Unsettled>,
     settled: VecDeque<Settled>,
     actions: VecDeque<Action>,
-    /// When the server was last heard of.
-    heard: Instant,
-    /// When the answer to a sign of life is due.
-    ping_due: Option<Instant>,
-    /// When the file's size is asked for again.
-    look_at: Option<Instant>,
-    /// It is being asked for.
+    clocks: Clocks,
+    /// The file's size is being asked for.
     looks: bool,
-    /// When a step is made again.
-    again: Option<Instant>,
-    pause: Duration,
-    /// When opening, or leaving, has taken too long.
-    deadline: Option<Instant>,
     /// Why the last step was put off.
     put_off: Option<Status>,
 }
@@ -152,13 +140,7 @@ impl NfsClient {
         Self {
             life: Life::Mounting,
             mount: Mount::new(&config, remains),
-            shape: Shape {
-                block_size: config.block_size,
-                read_limit: 0,
-                write_limit: 0,
-                deallocates: false,
-                writes: config.access != Access::ReadOnly,
-            },
+            shape: Shape::unknown(config.block_size, config.access),
             geometry: None,
             verifier: None,
             transfers: Transfers::default(),
@@ -166,13 +148,8 @@ impl NfsClient {
             asking: Vec::new(),
             settled,
             actions: VecDeque::new(),
-            heard: Instant::ZERO,
-            ping_due: None,
-            look_at: None,
+            clocks: Clocks::new(),
             looks: false,
-            again: None,
-            pause: PAUSE_FIRST,
-            deadline: None,
             put_off: None,
             config,
         }
@@ -180,9 +157,7 @@ impl NfsClient {
 
     /// Sends the first call.
     pub fn start(&mut self, now: Instant, channel: &mut Channel<ClientResults>) {
-        self.heard = now;
-        // A little less than whoever waits for it has: so what it is told is why.
-        self.deadline = Some(now + self.config.command_time.saturating_sub(self.config.command_time / 16));
+        self.clocks.start(now, self.config.command_time);
         self.step(now, channel);
     }
 
@@ -237,7 +212,7 @@ impl NfsClient {
         let status = results.status();
         match self.mount.answer(&self.config, results) {
             Mounting::Next => {
-                self.pause = PAUSE_FIRST;
+                self.clocks.went_on();
                 if stage == super::mount::Stage::Binding {
                     return self.bound(now, channel);
                 }
@@ -258,14 +233,13 @@ impl NfsClient {
         self.config.keep.put(Remains { minor: Some(self.mount.minor), ..Remains::default() });
         self.actions.push_back(Action::Failed { reason });
         self.life = if self.mount.file.is_some() { Life::Draining } else { Life::DestroyingSession };
-        self.deadline = Some(now + LEAVE_TIME);
+        self.clocks.leave(now);
         self.leave(now, channel);
     }
 
     /// Tries again a little later.
     fn put_off(&mut self, now: Instant, status: Status) {
-        self.again = Some(now + self.pause);
-        self.pause = self.pause.saturating_mul(2).min(PAUSE_MOST);
+        self.clocks.put_off(now);
         self.put_off = Some(status);
     }
 
@@ -355,8 +329,7 @@ impl NfsClient {
         }
         self.shape.deallocates = file.features.contains(volume::Features::DISCARD);
         self.life = Life::Ready;
-        (self.deadline, self.again) = (None, None);
-        self.look_at = Some(now + PING_INTERVAL);
+        self.clocks.open(now);
         self.actions.push_back(Action::Ready(Box::new(file)));
         self.pump(now, channel);
     }
@@ -439,22 +412,19 @@ impl NfsClient {
 
     /// Asks whether the server is there: of the file nothing is asked, as a disk may be slow.
     fn ping(&mut self, now: Instant, channel: &mut Channel<ClientResults>) {
-        if self.ping_due.is_some() || self.life != Life::Ready {
-            return;
-        }
         let Some(session) = self.mount.session.as_mut() else { return };
         let Some(of) = session.slots.take(0) else {
             // A session of one slot, which is busy: its call has a time of its own.
-            self.heard = now;
+            self.clocks.heard(now);
             return;
         };
         let compound = session.begin(channel.writer(), of, false).finish();
-        self.ping_due = Some(now + PING_TIME);
+        self.clocks.ping(now);
         self.call(now, channel, compound, Subject::Ping(of), Memory::new());
     }
 
     fn pinged(&mut self, now: Instant, channel: &mut Channel<ClientResults>, results: &Results) {
-        self.ping_due = None;
+        self.clocks.pinged();
         let status = results.status();
         if status.is_ok() {
             return self.pump(now, channel);
@@ -489,14 +459,8 @@ impl NfsClient {
             }
         }
         let told = results.found.take().and_then(|found| found.facts).and_then(|facts| facts.size);
-        if let (Some(size), Some(known)) = (told, self.geometry) {
-            // A part of a block at the end is none.
-            let blocks = size / u64::from(known.block_size);
-            if blocks != known.blocks {
-                let geometry = Geometry { blocks, ..known };
-                self.geometry = Some(geometry);
-                self.actions.push_back(Action::Resized(geometry));
-            }
+        if let Some(geometry) = told.and_then(|size| resized(&mut self.geometry, size)) {
+            self.actions.push_back(Action::Resized(geometry));
         }
         self.pump(now, channel);
     }
@@ -543,7 +507,7 @@ impl NfsClient {
 
     fn finish(&mut self, channel: &mut Channel<ClientResults>) {
         self.life = Life::Ended;
-        (self.deadline, self.ping_due, self.look_at) = (None, None, None);
+        self.clocks.stop();
         channel.close(CloseReason::Finished);
     }
 
@@ -551,7 +515,7 @@ impl NfsClient {
         match self.life {
             Life::Ready => {
                 self.life = Life::Draining;
-                self.deadline = Some(now + LEAVE_TIME);
+                self.clocks.leave(now);
                 self.pump(now, channel);
             }
             Life::Mounting => self.finish(channel),
@@ -597,7 +561,7 @@ impl NfsClient {
             Life::Draining | Life::Closing | Life::DestroyingSession | Life::DestroyingClient
         );
         self.life = Life::Ended;
-        (self.deadline, self.again, self.ping_due, self.look_at) = (None, None, None, None);
+        self.clocks.stop();
         let unsettled = self.take_unanswered(channel, was_mounting);
         if !leaves {
             self.keep(loss, unsettled);
@@ -775,7 +739,7 @@ impl UpperLayer for NfsClient {
         if self.is_over() {
             return;
         }
-        self.heard = now;
+        self.clocks.heard(now);
         let ReceivedReply { results: ClientResults(mut results), unused, outcome, .. } = reply;
         if let Err(error) = outcome {
             return self.unanswered(now, channel, &results, unused, error);
@@ -820,33 +784,30 @@ impl UpperLayer for NfsClient {
             let reason = if self.life == Life::Mounting { self.late() } else { "the server does not answer" };
             return self.fail(now, channel, Loss::Connection, reason.to_owned());
         }
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
-            let reason = self.late().to_owned();
+        if let Some(overdue) = self.clocks.overdue(now) {
+            let reason = match overdue {
+                Overdue::Passage => self.late().to_owned(),
+                Overdue::Answer => silent(),
+            };
             return self.fail(now, channel, Loss::Connection, reason);
         }
-        if self.ping_due.is_some_and(|due| due <= now) {
-            let reason = format!("the server has not answered for {} s", PING_TIME.as_secs());
-            return self.fail(now, channel, Loss::Connection, reason);
-        }
-        if self.again.take_if(|again| *again <= now).is_some() {
+        if self.clocks.take_again(now) {
             if self.asking.is_empty() {
                 self.step(now, channel);
             } else {
                 self.ask(now, channel);
             }
         }
-        if self.life == Life::Ready && self.heard + PING_INTERVAL <= now {
+        if self.clocks.wants_ping(now) {
             self.ping(now, channel);
         }
-        if self.look_at.is_some_and(|look_at| look_at <= now) && !self.is_over() {
-            self.look_at = Some(now + PING_INTERVAL);
+        if self.clocks.take_look(now) {
             self.look(now, channel);
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let ping = (self.life == Life::Ready && self.ping_due.is_none()).then(|| self.heard + PING_INTERVAL);
-        [self.deadline, self.again, self.ping_due, ping, self.look_at].into_iter().flatten().min()
+        self.clocks.next()
     }
 
     fn handle_ended(&mut self, now: Instant, channel: &mut Channel<ClientResults>) {

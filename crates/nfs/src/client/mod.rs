@@ -14,6 +14,7 @@
 //! | §18.4, §18.13, §18.16, §18.23, §18.25: names, without data | [`names`] |
 
 mod arguments;
+mod clocks;
 mod config;
 mod connection;
 mod data;
@@ -23,6 +24,7 @@ mod mount;
 pub mod names;
 mod plan;
 mod refusal;
+mod remedy;
 mod remote;
 mod results;
 mod session;

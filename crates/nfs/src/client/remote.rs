@@ -53,6 +53,16 @@ pub(super) struct RemoteFileParts {
     pub(super) version: Version,
 }
 
+/// The file has so many bytes by now: its new geometry, if that is another one. A part of a block at the end is none.
+pub(super) fn resized(known: &mut Option<Geometry>, size: u64) -> Option<Geometry> {
+    let known = known.as_mut()?;
+    let blocks = size / u64::from(known.block_size);
+    (blocks != known.blocks).then(|| {
+        known.blocks = blocks;
+        *known
+    })
+}
+
 impl RemoteFile {
     pub(super) fn new(parts: &RemoteFileParts) -> Self {
         let limits = Limits {

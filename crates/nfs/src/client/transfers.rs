@@ -10,6 +10,7 @@ use protocol::Instant;
 use rpc::Memory;
 use volume::{Completion, Durability, Extent, Failure, Operation, Outcome, Request, Tag, VolumeErrorKind};
 
+use super::config::Access;
 use super::data::{Ask, DataAnswer, ReadAnswer, Stable, WriteAnswer};
 use super::limits::{SHORT_ANSWERS, VERIFIED};
 use super::session::ChangeKey;
@@ -78,6 +79,14 @@ pub(super) struct Shape {
     pub(super) deallocates: bool,
     /// The file is open for writing.
     pub(super) writes: bool,
+}
+
+impl Shape {
+    /// Before anything is known of the server.
+    pub(super) fn unknown(block_size: u32, access: Access) -> Self {
+        let writes = access != Access::ReadOnly;
+        Self { block_size, read_limit: 0, write_limit: 0, deallocates: false, writes }
+    }
 }
 
 /// What a transfer asks for next, and the memory for what it reads.

@@ -2,6 +2,7 @@
 
 use volume::VolumeErrorKind;
 
+use super::remedy;
 use crate::v4::Status;
 
 /// What becomes of whatever ended with a status.
@@ -67,11 +68,9 @@ pub(super) fn verdict(status: Status) -> Verdict {
 pub(super) fn remedy(status: Status) -> &'static str {
     match status {
         Status::NOENT => "check the path; a server of version 4 shows its exports below /",
-        Status::ACCESS | Status::PERM => {
-            "the server does not let this user: check the file's owner and mode and how the export squashes users, or name a user with uid= and gid="
-        }
-        Status::ROFS => "the file system is read-only there: write readonly+ before the URL",
-        Status::NOTDIR => "a name before the last is no directory: check the path",
+        Status::ACCESS | Status::PERM => remedy::USER,
+        Status::ROFS => remedy::READ_ONLY,
+        Status::NOTDIR => remedy::NO_DIRECTORY,
         Status::ISDIR => "it is a directory: name a file in it",
         Status::SYMLINK => "a symbolic link is not followed: name what it leads to",
         Status::WRONGSEC => {
@@ -83,15 +82,15 @@ pub(super) fn remedy(status: Status) -> &'static str {
         Status::GRACE => {
             "the server has restarted and still waits for its clients: try again in a minute or two"
         }
-        Status::DELAY | Status::RESOURCE => "the server is busy: try again",
+        Status::DELAY | Status::RESOURCE => remedy::BUSY,
         Status::MINOR_VERS_MISMATCH => {
             "the server has neither version 4.1 nor 4.2, or not the one that version= asks for"
         }
-        Status::NAMETOOLONG => "a name in the path is too long for the server",
+        Status::NAMETOOLONG => remedy::LONG_NAME,
         Status::CLID_INUSE => "the server knows this client under another user",
         Status::MOVED => "the file system is at another server: name that one",
-        Status::NOSPC | Status::DQUOT => "there is no space for it",
-        _ => "the server's log may say more",
+        Status::NOSPC | Status::DQUOT => remedy::NO_SPACE,
+        _ => remedy::LOG,
     }
 }
 

@@ -8,7 +8,9 @@
 )]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -469,6 +471,43 @@ impl World {
 pub fn filled(blocks: u64, byte: u8) -> BufList {
     let length = usize::try_from(blocks * u64::from(BLOCK)).unwrap();
     BufList::from(buf::SharedBuf::from(vec![byte; length]))
+}
+
+/// A world whose file is open, with four blocks of their own bytes, and where each answer is changed from now on; how many were.
+pub fn misled(
+    mut world: World,
+    mut change: impl FnMut(&mut Record) -> bool + 'static,
+) -> (World, Rc<Cell<usize>>) {
+    world.connect(None);
+    assert_eq!((world.ready.len(), &world.failures), (1, &Vec::new()));
+    for block in 0..4 {
+        let byte = u8::try_from(block + 1).unwrap();
+        world.submit(block, Kept::Write(Extent::new(block, 1), filled(1, byte), Durability::Cached));
+        assert!(world.outcome(block).is_ok());
+    }
+    let count = Rc::new(Cell::new(0));
+    let counter = Rc::clone(&count);
+    world.tamper = Some(Box::new(move |bytes| {
+        each_record(bytes, |record| {
+            if change(record) {
+                counter.set(counter.get() + 1);
+            }
+        });
+    }));
+    (world, count)
+}
+
+/// Reads those blocks.
+pub fn read_four(world: &mut World) {
+    world.submit(10, Kept::Read(Extent::new(0, 4)));
+}
+
+/// The connection is ended for `why`, and the request waits for the next one.
+pub fn ends(world: &World, why: &str) {
+    assert!(!world.is_connected(), "{why}");
+    let reason = world.failures.last().unwrap();
+    assert!(reason.contains(why), "{reason}");
+    assert!(world.done.is_empty(), "nothing has succeeded");
 }
 
 /// A number below `below`.

@@ -15,7 +15,6 @@ use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use buf::Buf;
 use filesystem::Stability;
@@ -31,14 +30,12 @@ use super::config::Nfs3Config;
 use super::opening::{Opened, Opening};
 use super::results::{Results, Subject};
 use super::verdict::verdict;
-use crate::client::config::Access;
+use crate::client::clocks::{Clocks, Overdue, silent};
 use crate::client::connection::{ANOTHER_VERIFIER, Action, Input};
 use crate::client::data::{Ask, Stable};
-use crate::client::limits::{
-    DEPTH, LEAVE_TIME, PAUSE_FIRST, PAUSE_MOST, PING_INTERVAL, PING_TIME, SHORT_RESULTS,
-};
+use crate::client::limits::{DEPTH, SHORT_RESULTS};
 use crate::client::refusal::{Called, refusal};
-use crate::client::remote::RemoteFile;
+use crate::client::remote::{RemoteFile, resized};
 use crate::client::transfers::{Part, Progress, Shape, Transfers};
 use crate::client::verdict::Verdict;
 use crate::v3::procedure::Number;
@@ -75,19 +72,9 @@ pub struct Nfs3Client {
     verifier: Option<Verifier>,
     transfers: Transfers,
     actions: VecDeque<Action>,
-    /// When the server was last heard of.
-    heard: Instant,
-    /// When the answer to a sign of life is due.
-    ping_due: Option<Instant>,
-    /// When the file's size is asked for again.
-    look_at: Option<Instant>,
-    /// It is being asked for.
+    clocks: Clocks,
+    /// The file's size is being asked for.
     looks: bool,
-    /// When a step is made again.
-    again: Option<Instant>,
-    pause: Duration,
-    /// When opening, or leaving, has taken too long.
-    deadline: Option<Instant>,
     /// The server has put off the last step.
     put_off: bool,
 }
@@ -130,24 +117,13 @@ impl Nfs3Client {
         Self {
             life: Life::Opening,
             opened: Opened::new(&config),
-            shape: Shape {
-                block_size: config.block_size,
-                read_limit: 0,
-                write_limit: 0,
-                deallocates: false,
-                writes: config.access != Access::ReadOnly,
-            },
+            shape: Shape::unknown(config.block_size, config.access),
             geometry: None,
             verifier: None,
             transfers: Transfers::default(),
             actions: VecDeque::new(),
-            heard: Instant::ZERO,
-            ping_due: None,
-            look_at: None,
+            clocks: Clocks::new(),
             looks: false,
-            again: None,
-            pause: PAUSE_FIRST,
-            deadline: None,
             put_off: false,
             config,
         }
@@ -155,9 +131,7 @@ impl Nfs3Client {
 
     /// Sends the first call.
     pub fn start(&mut self, now: Instant, channel: &mut Channel<Nfs3Results>) {
-        self.heard = now;
-        // A little less than whoever waits for it has: so what it is told is why.
-        self.deadline = Some(now + self.config.command_time.saturating_sub(self.config.command_time / 16));
+        self.clocks.start(now, self.config.command_time);
         self.step(now, channel);
     }
 
@@ -193,12 +167,11 @@ impl Nfs3Client {
     fn opening(&mut self, now: Instant, channel: &mut Channel<Nfs3Results>, results: Results) {
         match self.opened.answer(&self.config, results) {
             Opening::Next => {
-                self.pause = PAUSE_FIRST;
+                self.clocks.went_on();
                 self.step(now, channel);
             }
             Opening::Later => {
-                self.again = Some(now + self.pause);
-                self.pause = self.pause.saturating_mul(2).min(PAUSE_MOST);
+                self.clocks.put_off(now);
                 self.put_off = true;
             }
             Opening::Failed(reason) => self.fail(now, channel, reason),
@@ -211,8 +184,7 @@ impl Nfs3Client {
         self.geometry = Some(file.geometry);
         (self.shape.read_limit, self.shape.write_limit) = (self.opened.read_limit, self.opened.write_limit);
         self.life = Life::Ready;
-        (self.deadline, self.again) = (None, None);
-        self.look_at = Some(now + PING_INTERVAL);
+        self.clocks.open(now);
         self.actions.push_back(Action::Ready(Box::new(file)));
         self.pump(now, channel);
     }
@@ -306,10 +278,7 @@ impl Nfs3Client {
 
     /// Asks whether the server is there: of the file nothing is asked, as a disk may be slow.
     fn ping(&mut self, now: Instant, channel: &mut Channel<Nfs3Results>) {
-        if self.ping_due.is_some() || self.life != Life::Ready {
-            return;
-        }
-        self.ping_due = Some(now + PING_TIME);
+        self.clocks.ping(now);
         let nothing = channel.writer().finish();
         self.call(now, channel, Asked::plain(Number::NULL, nothing), Subject::Ping);
     }
@@ -332,14 +301,8 @@ impl Nfs3Client {
                 return self.forgotten(now, channel, Some(*status));
             }
             Some(Ok(Success::Attributes(attributes))) => {
-                if let Some(known) = self.geometry {
-                    // A part of a block at the end is none.
-                    let blocks = attributes.size / u64::from(known.block_size);
-                    if blocks != known.blocks {
-                        let geometry = Geometry { blocks, ..known };
-                        self.geometry = Some(geometry);
-                        self.actions.push_back(Action::Resized(geometry));
-                    }
+                if let Some(geometry) = resized(&mut self.geometry, attributes.size) {
+                    self.actions.push_back(Action::Resized(geometry));
                 }
             }
             _ => {}
@@ -349,7 +312,7 @@ impl Nfs3Client {
 
     fn finish(&mut self, channel: &mut Channel<Nfs3Results>) {
         self.life = Life::Ended;
-        (self.deadline, self.again, self.ping_due, self.look_at) = (None, None, None, None);
+        self.clocks.stop();
         channel.close(CloseReason::Finished);
     }
 
@@ -357,7 +320,7 @@ impl Nfs3Client {
         match self.life {
             Life::Ready => {
                 self.life = Life::Draining;
-                self.deadline = Some(now + LEAVE_TIME);
+                self.clocks.leave(now);
                 self.pump(now, channel);
             }
             Life::Opening => self.finish(channel),
@@ -432,7 +395,7 @@ impl UpperLayer for Nfs3Client {
         if self.is_over() {
             return;
         }
-        self.heard = now;
+        self.clocks.heard(now);
         let ReceivedReply { results: Nfs3Results(mut results), unused, outcome, .. } = reply;
         if let Err(error) = outcome {
             if let Subject::Part(place) = results.subject {
@@ -443,7 +406,7 @@ impl UpperLayer for Nfs3Client {
         match results.subject {
             Subject::Step => self.opening(now, channel, results),
             Subject::Ping => {
-                self.ping_due = None;
+                self.clocks.pinged();
                 self.pump(now, channel);
             }
             Subject::Look => self.looked(now, channel, &results),
@@ -476,29 +439,26 @@ impl UpperLayer for Nfs3Client {
             let reason = if self.life == Life::Opening { self.late() } else { "the server does not answer" };
             return self.fail(now, channel, reason.to_owned());
         }
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
-            let reason = self.late().to_owned();
+        if let Some(overdue) = self.clocks.overdue(now) {
+            let reason = match overdue {
+                Overdue::Passage => self.late().to_owned(),
+                Overdue::Answer => silent(),
+            };
             return self.fail(now, channel, reason);
         }
-        if self.ping_due.is_some_and(|due| due <= now) {
-            let reason = format!("the server has not answered for {} s", PING_TIME.as_secs());
-            return self.fail(now, channel, reason);
-        }
-        if self.again.take_if(|again| *again <= now).is_some() {
+        if self.clocks.take_again(now) {
             self.step(now, channel);
         }
-        if self.life == Life::Ready && self.heard + PING_INTERVAL <= now {
+        if self.clocks.wants_ping(now) {
             self.ping(now, channel);
         }
-        if self.look_at.is_some_and(|look_at| look_at <= now) && !self.is_over() {
-            self.look_at = Some(now + PING_INTERVAL);
+        if self.clocks.take_look(now) {
             self.look(now, channel);
         }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let ping = (self.life == Life::Ready && self.ping_due.is_none()).then(|| self.heard + PING_INTERVAL);
-        [self.deadline, self.again, self.ping_due, ping, self.look_at].into_iter().flatten().min()
+        self.clocks.next()
     }
 
     fn handle_ended(&mut self, now: Instant, channel: &mut Channel<Nfs3Results>) {

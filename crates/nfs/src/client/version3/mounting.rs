@@ -157,7 +157,7 @@ fn remedy(status: Status) -> &'static str {
         Status::NOENT | Status::NOTDIR => {
             "check the path; a server of version 3 knows the paths of its exports and what is below them"
         }
-        _ => "the server's log may say more",
+        _ => crate::client::remedy::LOG,
     }
 }
 

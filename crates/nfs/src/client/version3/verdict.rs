@@ -2,6 +2,7 @@
 
 use volume::VolumeErrorKind;
 
+use crate::client::remedy;
 use crate::client::verdict::Verdict;
 use crate::v3::Status;
 
@@ -23,18 +24,16 @@ pub(super) fn verdict(status: Status) -> Verdict {
 pub(super) fn remedy(status: Status) -> &'static str {
     match status {
         Status::NOENT => "check the path",
-        Status::ACCES | Status::PERM => {
-            "the server does not let this user: check the file's owner and mode and how the export squashes users, or name a user with uid= and gid="
-        }
-        Status::ROFS => "the file system is read-only there: write readonly+ before the URL",
-        Status::NOTDIR => "a name before the last is no directory: check the path",
-        Status::JUKEBOX => "the server is busy: try again",
-        Status::NAMETOOLONG => "a name in the path is too long for the server",
-        Status::NOSPC | Status::DQUOT => "there is no space for it",
+        Status::ACCES | Status::PERM => remedy::USER,
+        Status::ROFS => remedy::READ_ONLY,
+        Status::NOTDIR => remedy::NO_DIRECTORY,
+        Status::JUKEBOX => remedy::BUSY,
+        Status::NAMETOOLONG => remedy::LONG_NAME,
+        Status::NOSPC | Status::DQUOT => remedy::NO_SPACE,
         Status::STALE | Status::BADHANDLE => {
             "the server no longer knows the export or the file: check that it is still exported, and open the volume anew"
         }
-        _ => "the server's log may say more",
+        _ => remedy::LOG,
     }
 }
 
