@@ -61,14 +61,23 @@ pub const CLIENTS: usize = 16_384;
 pub const CLIENT_SESSIONS: usize = 64;
 /// Bytes of sessions, cached replies, opens and locks that a client may make the server hold. A Linux client with a session of 64 slots and 4,096 open files stays below.
 pub const CLIENT_BYTES: usize = 4 << 20;
-/// Bytes of all clients together.
+/// Of those, bytes that no other client can take from it: a session of seven slots, and ten opens with locks.
+pub const CLIENT_FLOOR: usize = 8 << 10;
+/// Bytes beyond their floors of all clients together. Where they run short, clients whose lease is over give way.
+pub const SHARED_BYTES: usize = 96 << 20;
+/// Bytes of all clients together: the records and floors of as many as there may be, and what they share.
 pub const STATE_BYTES: usize = 256 << 20;
+/// How often, where bytes run short, clients whose lease is over are looked for.
+pub const SHORTAGE: Duration = Duration::from_secs(1);
 /// Bytes that a client record counts for beside its owner.
 pub const CLIENT_COST: usize = 512;
 /// Bytes that a session counts for beside its slots.
 pub const SESSION_COST: usize = 256;
 /// Bytes that a slot counts for beside the reply that it may cache.
 pub const SLOT_COST: usize = 96;
+/// Bytes that a slot is taken to need when a session is made: with the reply to an OPEN, which is the longest that is usual. A session has no more slots than fit into half of the bytes that its
+/// client may still take.
+pub const SLOT_ROOM: usize = 512;
 /// Bytes that an open counts for beside its owner, with its place in every table.
 pub const OPEN_COST: usize = 512;
 /// Bytes that a lock stateid counts for beside its owner.

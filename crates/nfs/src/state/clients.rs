@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 
 use protocol::Instant;
 
+use super::budget::beyond;
 use super::create_slot::CreateSlot;
-use super::lease::Lease;
+use super::lease::{Lease, Standing};
 use super::sessions::CreatedSession;
 use crate::limits::{CLIENT_COST, CLIENTS};
 use crate::v4::{ClientId, Principal, Status, Verifier};
@@ -265,6 +266,13 @@ impl Clients {
             }
         }
         Some(record)
+    }
+
+    /// Clients whose lease is over, and that hold more than nobody can take from them.
+    pub fn idle_above_floor(&self, now: Instant) -> Vec<ClientId> {
+        let idle =
+            |record: &Client| record.lease.standing(now) != Standing::Active && beyond(record.bytes) > 0;
+        self.records.iter().filter(|(_, record)| idle(record)).map(|(client, _)| *client).collect()
     }
 
     /// The unconfirmed record that was made first: what goes when there is no room.

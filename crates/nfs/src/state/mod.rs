@@ -3,6 +3,7 @@
 //! [`Server`] is the group. Each other file is one component with its own states and its own tests; none of them knows the group.
 
 pub mod answers;
+pub mod budget;
 pub mod clients;
 pub mod create_slot;
 pub mod grace;

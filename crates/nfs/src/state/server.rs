@@ -11,6 +11,7 @@ use core::time::Duration;
 use protocol::{Group, GroupMessage, Instant};
 
 use super::answers::{Answers, Verdict as CallVerdict};
+use super::budget::Budget;
 use super::clients::{Clients, Confirmation, Holding, Owner, Purpose};
 use super::create_slot::Verdict;
 use super::grace::{Grace, Phase, Recovery};
@@ -23,7 +24,7 @@ use super::messages::{
 use super::sessions::{CreatedSession, Sessions, Taken};
 use super::slot::Slot;
 use super::stable::{Progress, Stable, StableChange, StableRecord};
-use crate::limits::{CLIENT_BYTES, CLIENT_SESSIONS, PARKED, STATE_BYTES};
+use crate::limits::{CLIENT_SESSIONS, PARKED, SHORTAGE};
 use crate::v4::{ClientId, SessionId, Status};
 
 /// How long the end of grace waits before it tries again to remove a record that could not be removed.
@@ -72,7 +73,11 @@ pub struct Server<M, F> {
     parked: VecDeque<Parked<M, F>>,
     messages: VecDeque<GroupMessage<M, Reply<F>>>,
     retry: Option<Instant>,
+    /// Bytes that clients make this side hold beside their records.
     bytes: usize,
+    budget: Budget,
+    /// When clients whose lease is over may be looked for again.
+    shortage: Instant,
 }
 
 impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
@@ -91,6 +96,8 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
             messages: VecDeque::new(),
             retry: None,
             bytes: 0,
+            budget: Budget::default(),
+            shortage: now,
         }
     }
 
@@ -213,18 +220,40 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
     fn grow(&mut self, client: ClientId, more: usize, fewer: usize) {
         self.bytes = self.bytes.saturating_add(more).saturating_sub(fewer);
         if let Some(record) = self.clients.get_mut(client) {
-            record.bytes = record.bytes.saturating_add(more).saturating_sub(fewer);
+            let after = record.bytes.saturating_add(more).saturating_sub(fewer);
+            self.budget.change(record.bytes, after);
+            record.bytes = after;
         }
     }
 
     /// How many bytes a client may still take.
     fn room(&self, client: ClientId) -> usize {
-        let own = self.clients.get(client).map_or(0, |record| CLIENT_BYTES.saturating_sub(record.bytes));
-        own.min(STATE_BYTES.saturating_sub(self.bytes()))
+        self.clients.get(client).map_or(0, |record| self.budget.room(record.bytes))
+    }
+
+    /// Where bytes run short, clients whose lease is over lose what they have.
+    fn make_bytes(&mut self, now: Instant) {
+        if !self.budget.is_short() || now < self.shortage {
+            return;
+        }
+        self.shortage = now + SHORTAGE;
+        for client in self.clients.idle_above_floor(now) {
+            let _waits = self.leave(client);
+        }
+    }
+
+    /// Takes a client's record out.
+    fn remove_client(&mut self, client: ClientId) {
+        if let Some(record) = self.clients.remove(client) {
+            self.budget.change(record.bytes, 0);
+        }
     }
 
     fn attempt(&mut self, now: Instant, parked: &Parked<M, F>) -> Outcome<F> {
         let from = parked.from;
+        if matches!(parked.call, Call::CreateSession(_) | Call::Open(_) | Call::Lock(_)) {
+            self.make_bytes(now);
+        }
         match &parked.call {
             Call::ExchangeId(owner, purpose) => self.exchange_id(now, owner, *purpose),
             Call::CreateSession(request) => self.create_session(now, request),
@@ -337,8 +366,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
             return;
         }
         if let Some(client) = self.clients.oldest_unconfirmed() {
-            self.clients.remove(client);
-            return;
+            return self.remove_client(client);
         }
         if let Some(client) = self.clients.find(|record| record.lease.standing(now) != Standing::Active) {
             let _waits = self.leave(client);
@@ -366,9 +394,12 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
             self.leave(earlier)?;
         }
         let result = attributes.and_then(|attributes| {
-            let fits = attributes.bytes() <= self.room(request.client);
-            let few = self.sessions.count(request.client) < CLIENT_SESSIONS;
-            if fits && few { Ok(attributes) } else { Err(Status::DELAY) }
+            let fitting = attributes.fitting(self.room(request.client) / 2).ok_or(Status::DELAY)?;
+            if self.sessions.count(request.client) < CLIENT_SESSIONS {
+                Ok(fitting)
+            } else {
+                Err(Status::DELAY)
+            }
         });
         let result = result.map(|attributes| {
             self.clients.confirm(request.client);
@@ -466,7 +497,7 @@ impl<M: Copy + Ord + Debug, F: Clone + Ord + Debug> Server<M, F> {
         self.pass_on();
         ended?;
         self.leaving.remove(&client);
-        self.clients.remove(client);
+        self.remove_client(client);
         Ok(())
     }
 

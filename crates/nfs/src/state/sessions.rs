@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::slot::Slot;
 use crate::limits::{
     CACHED_REPLY, FAILED_RESULT, LEAST_MESSAGE, MESSAGE, OPERATIONS, REPLY_HEADER, SESSION_COST, SLOT_COST,
-    SLOTS,
+    SLOT_ROOM, SLOTS,
 };
 use crate::v4::{ClientId, SessionId, Status};
 
@@ -55,6 +55,13 @@ impl ChannelAttributes {
             max_operations: self.max_operations.min(OPERATIONS),
             max_requests: self.max_requests.min(SLOTS),
         })
+    }
+
+    /// The same with no more slots than need so many bytes, their usual replies counted; none where not even one does.
+    #[must_use]
+    pub fn fitting(self, room: usize) -> Option<Self> {
+        let slots = wire::saturate(room.saturating_sub(SESSION_COST) / SLOT_ROOM);
+        (slots > 0).then(|| Self { max_requests: self.max_requests.min(slots), ..self })
     }
 
     /// What is left of replies for results: the sizes count the RPC header (RFC 8881 §18.36.3), and there is always room to say that a result does not fit.

@@ -5,7 +5,7 @@ use alloc::vec;
 use filesystem::OpenId;
 
 use super::*;
-use crate::limits::{LEASE, RENEWAL};
+use crate::limits::{CLIENT_BYTES, CLIENT_FLOOR, LEASE, RENEWAL, SHARED_BYTES, STATE_BYTES};
 use crate::state::loans::Loan;
 use crate::state::messages::{Locker, StateidLoan, StateidUse};
 use crate::state::opens::StateOwner;
@@ -105,14 +105,25 @@ impl Bench {
 
     /// A client with a session, that has nothing to reclaim.
     fn client(&mut self, name: u8) -> ClientId {
-        let client = self.establish(name, 1);
+        self.client_named(&[name])
+    }
+
+    fn client_named(&mut self, name: &[u8]) -> ClientId {
+        let client = self.establish_named(name, 1);
         self.call('a', Call::ReclaimComplete(client, ReclaimScope::Global)).unwrap();
         client
     }
 
     fn establish(&mut self, name: u8, verifier: u8) -> ClientId {
-        let owner =
-            Owner { id: vec![name], verifier: Verifier([verifier; 8]), principal: Principal::User(1) };
+        self.establish_named(&[name], verifier)
+    }
+
+    fn establish_named(&mut self, name: &[u8], verifier: u8) -> ClientId {
+        let owner = Owner {
+            id: name.to_vec(),
+            verifier: Verifier([verifier; 8]),
+            principal: Principal::User(1),
+        };
         let Ok(Answer::Exchanged(exchanged)) = self.call('a', Call::ExchangeId(owner, Purpose::Establish))
         else {
             panic!("no client ID");
@@ -533,6 +544,94 @@ fn a_client_that_opens_without_end_is_told_to_wait() {
     assert!(opened > 4096 && bench.server.bytes() <= CLIENT_BYTES + 1024);
     let two = bench.client(2);
     assert!(bench.open('b', two, 1, READING).is_ok());
+}
+
+/// Opens until the server has no more room for this client; how many.
+fn open_all(bench: &mut Bench, client: ClientId) -> usize {
+    for opened in 0_u32.. {
+        let owner = StateOwner { client, owner: opened.to_be_bytes().into() };
+        let call =
+            Call::Open(OpenRequest { owner, file: 1, share: READING, id: OpenId(1), claim: Claim::New });
+        match bench.call('a', call) {
+            Ok(_) => {}
+            Err(status) => {
+                assert_eq!(status, Status::DELAY);
+                return opened.try_into().unwrap();
+            }
+        }
+    }
+    unreachable!("it has taken everything")
+}
+
+/// Many slots.
+const WIDE: ChannelAttributes = ChannelAttributes {
+    max_request: 4096,
+    max_response: 4096,
+    max_response_cached: 1024,
+    max_operations: 8,
+    max_requests: 64,
+};
+
+/// Clients that make sessions until there is room for no more; how many.
+fn greedy(bench: &mut Bench) -> usize {
+    for number in 1_u32.. {
+        let client = bench.client_named(&number.to_be_bytes());
+        // Something that outlives its lease, as long as nobody wants it.
+        bench.open('a', client, 1, READING).unwrap();
+        for sequence in 2..=64 {
+            let request =
+                SessionRequest { client, sequence, principal: Principal::User(1), attributes: WIDE };
+            let Ok(Answer::SessionCreated(created)) = bench.call('a', Call::CreateSession(request)) else {
+                return number.try_into().unwrap();
+            };
+            assert!(created.attributes.max_requests <= 64);
+        }
+    }
+    unreachable!("they have taken everything")
+}
+
+#[test]
+fn clients_that_take_all_leave_everybody_a_floor() {
+    let mut bench = Bench::new(&[], 1);
+    let greedy = greedy(&mut bench);
+    assert!(greedy > SHARED_BYTES / CLIENT_BYTES && bench.server.bytes() <= STATE_BYTES);
+    // Their leases run, so they keep it.
+    bench.pass(SHORTAGE);
+    let floor = CLIENT_FLOOR / crate::limits::OPEN_COST;
+    for number in 0..50 {
+        let newcomer = bench.client(number);
+        let opened = open_all(&mut bench, newcomer);
+        assert!((floor - 4..floor + 4).contains(&opened), "{opened}");
+    }
+    assert_eq!(bench.server.clients(), greedy + 50);
+    assert!(bench.server.bytes() <= STATE_BYTES);
+}
+
+#[test]
+fn where_bytes_run_short_those_whose_lease_is_over_give_way() {
+    let mut bench = Bench::new(&[], 1);
+    let quiet = bench.client(1);
+    bench.open('a', quiet, 1, READING).unwrap();
+    let gone = greedy(&mut bench);
+    bench.pass(LATER);
+    assert_eq!(bench.server.clients(), gone + 1, "nobody wants what they hold");
+    bench.client(2);
+    // Who holds no more than its floor stays.
+    assert_eq!(bench.server.clients(), 2);
+    assert!(greedy(&mut bench) > SHARED_BYTES / CLIENT_BYTES);
+    bench.pass(Duration::from_hours(25));
+    assert_eq!((bench.server.clients(), bench.server.bytes(), bench.stable.len()), (0, 0, 0));
+}
+
+#[test]
+fn a_session_has_no_more_slots_than_its_client_has_room_for() {
+    let mut bench = Bench::new(&[], 1);
+    assert_eq!(WIDE.fitting(CLIENT_BYTES / 2).unwrap().max_requests, 64);
+    assert_eq!(WIDE.fitting(CLIENT_FLOOR / 2).unwrap().max_requests, 7);
+    assert!(WIDE.fitting(crate::limits::SLOT_ROOM).is_none());
+    let client = bench.client(1);
+    open_all(&mut bench, client);
+    assert_eq!(bench.create_session(client, 2).unwrap_err(), Status::DELAY);
 }
 
 /// Unconfirmed records push each other out, and nobody else.
