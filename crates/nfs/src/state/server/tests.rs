@@ -119,11 +119,8 @@ impl Bench {
     }
 
     fn establish_named(&mut self, name: &[u8], verifier: u8) -> ClientId {
-        let owner = Owner {
-            id: name.to_vec(),
-            verifier: Verifier([verifier; 8]),
-            principal: Principal::User(1),
-        };
+        let owner =
+            Owner { id: name.to_vec(), verifier: Verifier([verifier; 8]), principal: Principal::User(1) };
         let Ok(Answer::Exchanged(exchanged)) = self.call('a', Call::ExchangeId(owner, Purpose::Establish))
         else {
             panic!("no client ID");
