@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(HERE.parent), str(HERE)]
-from harness import Account, Linerate, linerate_binary, rust_failure, temporary_folder  # noqa: E402
+from harness import Account, Linerate, linerate_binary, mounted, rust_failure, temporary_folder  # noqa: E402
 from loop import Loop, obstacle, tool  # noqa: E402
 
 MIB = 1 << 20
@@ -190,16 +190,8 @@ def small_store(folder, size):
     """A folder with room for `size` bytes, in a mount namespace of its own that ends with its shell."""
     place = folder / "store"
     place.mkdir()
-    script = 'mount --make-rprivate / && mount -t tmpfs -o size="$1" none "$2" && echo mounted && read -r _'
-    command = ["unshare", "--mount", "sh", "-c", script, "sh", str(size), place]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as shell:
-        words = shell.stdout.readline().strip()
-        demand(words == "mounted", "no small store can be mounted", words)
-        try:
-            yield Path(f"/proc/{shell.pid}/root{place}")
-        finally:
-            shell.stdin.close()
-            shell.wait(TIME_LIMIT)
+    with mounted('mount -t tmpfs -o size="$1" none "$2"', size, place) as root:
+        yield root / place.relative_to("/")
 
 
 def lost(folder, driver):
@@ -240,7 +232,7 @@ def lost(folder, driver):
             qemu_io(server.iscsi("disk"), "write -P 70 0 64k", "flush", "read -P 70 0 64k")
 
 
-def mounted(folder):
+def mounted_device(folder):
     """A mounted device is refused, and served once it is free."""
     place = folder / "mounted"
     place.mkdir()
@@ -350,7 +342,7 @@ def tests():
         yield f"{name}: FUA, flush, discard, zeroes as system calls", lambda folder, sector=sector: durability(folder, sector)
     for driver in ("auto", "epoll"):
         yield f"lost writes, {driver}", lambda folder, driver=driver: lost(folder, driver)
-    for function in (mounted, claimed, read_only, missing, forbidden, misaligned, resized):
+    for function in (mounted_device, claimed, read_only, missing, forbidden, misaligned, resized):
         yield function.__name__, function
 
 

@@ -8,7 +8,8 @@ folder, stops it by its process id, and leaves nothing behind. The last line tha
 Skipped counts the tests that an expected-result list names as known failures; each has its reason there.
 """
 from .account import Account
+from .mounts import mounted
 from .rust import rust_failure
 from .servers import SUBSYSTEM, TARGET, Linerate, Tgt, linerate_binary, temporary_folder
 
-__all__ = ["SUBSYSTEM", "TARGET", "Account", "Linerate", "Tgt", "linerate_binary", "rust_failure", "temporary_folder"]
+__all__ = ["SUBSYSTEM", "TARGET", "Account", "Linerate", "Tgt", "linerate_binary", "mounted", "rust_failure", "temporary_folder"]

@@ -17,6 +17,7 @@ import re
 import stat
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE.parent))
-from harness import Account, Linerate, temporary_folder  # noqa: E402
+from harness import Account, Linerate, mounted, temporary_folder  # noqa: E402
 
 PAGE = ROOT / "docs/howto/nfs.md"
 # Commands of the page that the virtual machine is for: they need the kernel's client, and root.
@@ -207,6 +208,25 @@ class Tests:
         return [(name, getattr(self, name)) for name, method in vars(Tests).items() if callable(method) and name not in ("__init__", "all")]
 
 
+def what_is_mounted_stays_outside(folder, driver):
+    """What is mounted within a folder, also from the same file system, is no part of it: its name is listed with nothing of what it leads to, which is refused."""
+    for name in ("served/door", "outside"):
+        (folder / name).mkdir(parents=True)
+    (folder / "outside/secret").write_bytes(b"secret")
+    (folder / "served/file").write_bytes(b"open")
+    # Its time of change is no longer the present: entries are seen without being opened.
+    time.sleep(0.1)
+    with mounted('mount --bind "$1" "$2"', folder / "outside", folder / "served/door") as root:
+        share = f"files=dir:{root}{folder}/served"
+        with Linerate(folder, [share], driver=driver) as server:
+            url = server.nfs("files")
+            lines = listing(url)
+            demand((sorted(lines), lines["file"].size), (["door", "file"], 4), "the names")
+            demand((lines["door"].mode, lines["door"].links), ("---------", 0), "what is told of the mount")
+            run("nfs-ls", server.nfs("files/door"), fails_with="MNT3ERR_ACCES")
+            run("nfs-cat", server.nfs("files", "door/secret"), fails_with="MNT3ERR_ACCES")
+
+
 def blocks(language):
     """The page's blocks of code in a language, before the sections that Linerate's client is in."""
     folders, _, _ = PAGE.read_text().partition(CLIENT)
@@ -299,7 +319,11 @@ def main():
                 if arguments.test in words:
                     with account.test(words):
                         test()
-    for name, test in (("the commands of the page", follow_the_page), ("the configuration of the page", serve_the_page)):
+    for name, test in (
+        ("what is mounted stays outside", what_is_mounted_stays_outside),
+        ("the commands of the page", follow_the_page),
+        ("the configuration of the page", serve_the_page),
+    ):
         if arguments.test in name:
             with account.test(name), temporary_folder() as folder:
                 test(Path(folder), arguments.driver)

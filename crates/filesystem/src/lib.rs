@@ -50,7 +50,9 @@ pub use error::FileErrorKind;
 pub use features::{Features, Identity, Limits};
 pub use file_handle::FileHandle;
 pub use file_system::{FileSystem, FileSystemQueue};
-pub use limits::{ENTRY_OBJECT_BYTES, FILE_HANDLE_BYTES, GROUPS, LINK_BYTES, NAME_BYTES, NFS3_HANDLE_BYTES};
+pub use limits::{
+    ENTRY_BYTES, ENTRY_OBJECT_BYTES, FILE_HANDLE_BYTES, GROUPS, LINK_BYTES, NAME_BYTES, NFS3_HANDLE_BYTES,
+};
 #[cfg(feature = "std")]
 pub use memory::{Memory, MemoryOptions};
 pub use name::Name;

@@ -12,7 +12,7 @@ pub const LINK_BYTES: usize = 4095;
 pub const GROUPS: usize = 1024;
 /// Bytes that an entry of a directory counts for, beside its name: XDR's fileid, cookie, length of the name, and what says that another follows (RFC 1813
 /// §3.3.16); an entry of version 4 is no smaller.
-pub(crate) const ENTRY_BYTES: usize = 24;
+pub const ENTRY_BYTES: usize = 24;
 /// Bytes that an entry's attributes and handle count for: fattr3 has 84, a handle 4 and 64, and each a word that it follows (RFC 1813 §3.3.17).
 pub const ENTRY_OBJECT_BYTES: usize = 160;
 /// Requests that a queue of the file system in memory holds at a time, answered and not yet polled.

@@ -15,6 +15,15 @@ impl Name {
     /// The name of these bytes, or why they are none: [`FileErrorKind::Invalid`], [`FileErrorKind::BadName`] or
     /// [`FileErrorKind::NameTooLong`] (RFC 8881 §14.5).
     pub fn new(bytes: &[u8]) -> Result<Self, FileErrorKind> {
+        Self::check(bytes).map(|()| Self(bytes.to_vec()))
+    }
+
+    /// As [`Name::new`], in the memory of the bytes.
+    pub fn from_vec(bytes: Vec<u8>) -> Result<Self, FileErrorKind> {
+        Self::check(&bytes).map(|()| Self(bytes))
+    }
+
+    fn check(bytes: &[u8]) -> Result<(), FileErrorKind> {
         if bytes.is_empty() {
             return Err(FileErrorKind::Invalid);
         }
@@ -24,7 +33,7 @@ impl Name {
         if bytes == b"." || bytes == b".." || bytes.iter().any(|byte| matches!(byte, b'/' | 0)) {
             return Err(FileErrorKind::BadName);
         }
-        Ok(Self(bytes.to_vec()))
+        Ok(())
     }
 
     /// The name of a text that is one, as the contract's checks have them.

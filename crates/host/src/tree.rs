@@ -229,6 +229,12 @@ pub trait Tree: Send + Sync + fmt::Debug {
 
     /// What `name` leads to in a directory; a symbolic link itself, and nothing on another file system.
     fn find(&self, directory: &OwnedFd, name: &[u8]) -> Result<OwnedFd, IoError>;
+    /// What [`Tree::find`], [`Tree::stat`] and [`Tree::kernel_handle`] would say of `name`, without opening it: by two looks, so that both are of one object only if
+    /// nobody changed the directory meanwhile, which [`Tree::stamp`] tells.
+    fn glance(&self, directory: &OwnedFd, name: &[u8]) -> Result<(NodeStat, KernelHandle), IoError>;
+    /// A time that whoever changes a directory's names from now on sets as its [`changed`](NodeStat::changed) or exceeds; nothing where the file system is not
+    /// known to do so. A time that is a whole microsecond may be cut off, and says nothing.
+    fn stamp(&self) -> Option<NodeTime>;
     /// The directory above one, wherever that is.
     fn above(&self, directory: &OwnedFd) -> Result<OwnedFd, IoError>;
     /// What is known of an object.

@@ -112,5 +112,11 @@ pub(crate) const FILE_SLICES: usize = 64;
 pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two attempts to take such an address.
 pub(crate) const BIND_RETRY: Duration = Duration::from_millis(20);
-/// Bytes of memory for one look at a directory: some hundred names.
+/// Bytes of memory for one look at a directory at most: some hundred names.
 pub(crate) const LISTING_BYTES: usize = 32 << 10;
+/// Bytes of one name in it, as most are: 19 before the name, and a name of up to 20 (`struct linux_dirent64`).
+pub(crate) const DIRENT_BYTES: usize = 40;
+/// Bytes of the longest name in it.
+pub(crate) const LONGEST_DIRENT: usize = (19 + NAME_BYTES + 1).next_multiple_of(8);
+/// Bytes of the longest name in a directory (NAME_MAX).
+pub(crate) const NAME_BYTES: usize = 255;

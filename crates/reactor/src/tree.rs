@@ -4,6 +4,7 @@
 //! again by `/proc/self/fd`, which leads to the same object whatever its name has become. In another's name means: the calling thread's effective user and
 //! group and its groups are changed by the raw system calls, which, unlike the C library's, concern one thread; the kernel then takes its capabilities away.
 
+use std::ffi::CStr;
 use std::fmt;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -19,13 +20,14 @@ use host::{
 };
 use rustix::fs::{
     Access, AtFlags, FallocateFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom,
-    Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+    Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
 };
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::process::{Gid, Uid};
+use rustix::time::ClockId;
 
 use crate::file::failure;
-use crate::limits::{FILE_SLICES, LISTING_BYTES};
+use crate::limits::{DIRENT_BYTES, FILE_SLICES, LISTING_BYTES, LONGEST_DIRENT, NAME_BYTES};
 use crate::sys;
 use crate::threads;
 use crate::tree_queue::Queue;
@@ -34,6 +36,10 @@ use crate::tree_queue::Queue;
 pub struct SystemTree {
     path: PathBuf,
     root: Arc<OwnedFd>,
+    /// Where the folder is mounted, if the system tells.
+    mount: Option<sys::handle::MountId>,
+    /// Whether changes of directories have the time of this machine's clock.
+    stamps: bool,
     acts_for_others: bool,
 }
 
@@ -71,9 +77,15 @@ impl SystemTree {
         // Becoming who one is already succeeds for whoever may become somebody else, and needs nothing undone.
         let acts_for_others =
             rustix::process::geteuid().is_root() && rustix::thread::set_thread_groups(&own_groups()?).is_ok();
-        Ok(Self { path, root, acts_for_others })
+        let mount = sys::handle::of(root.as_fd(), c"").ok().map(|(_, mount)| mount);
+        let stamps = rustix::fs::fstatfs(&root).is_ok_and(|stat| STAMPING.contains(&stat.f_type));
+        Ok(Self { path, root, mount, stamps, acts_for_others })
     }
 }
+
+/// File systems that set a directory's time of change by the clock of this machine's tick, before a change of its names is seen and while they have it locked
+/// against listings: tmpfs, ext4, XFS and Btrfs.
+const STAMPING: [rustix::fs::FsWord; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e];
 
 fn own_groups() -> Result<Vec<Gid>, IoError> {
     rustix::process::getgroups().map_err(failure)
@@ -215,7 +227,30 @@ impl Tree for SystemTree {
     }
 
     fn kernel_handle(&self, node: &OwnedFd) -> Result<KernelHandle, IoError> {
-        sys::handle::of(node.as_fd()).map_err(|error| unnumbered(&error))
+        sys::handle::of(node.as_fd(), c"").map(|(handle, _)| handle).map_err(|error| unnumbered(&error))
+    }
+
+    fn glance(&self, directory: &OwnedFd, name: &[u8]) -> Result<(NodeStat, KernelHandle), IoError> {
+        let mut bytes = [0; NAME_BYTES + 1];
+        let place = bytes.get_mut(..name.len()).ok_or(failure(Errno::NAMETOOLONG))?;
+        place.copy_from_slice(name);
+        let name = CStr::from_bytes_until_nul(&bytes).map_err(|_| failure(Errno::NAMETOOLONG))?;
+        let (handle, mount) = sys::handle::of(directory.as_fd(), name).map_err(|error| unnumbered(&error))?;
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let stat = rustix::fs::statx(directory, name, flags, wanted).map_err(failure)?;
+        // What was mounted here has another mount, or came between both looks.
+        let leads_off = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+        if Some(mount) != self.mount || leads_off {
+            return Err(failure(Errno::XDEV));
+        }
+        Ok((node_stat(&stat), handle))
+    }
+
+    fn stamp(&self) -> Option<NodeTime> {
+        let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+        let nanos = u32::try_from(now.tv_nsec).ok()?;
+        (self.stamps && self.mount.is_some()).then_some(NodeTime { seconds: now.tv_sec, nanos })
     }
 
     fn open_kernel_handle(&self, handle: &KernelHandle) -> Result<OwnedFd, IoError> {
@@ -239,7 +274,9 @@ impl Tree for SystemTree {
 
     fn list(&self, directory: &OwnedFd, position: u64, most: usize) -> Result<Vec<NodeEntry>, IoError> {
         rustix::fs::seek(directory, SeekFrom::Start(position)).map_err(failure)?;
-        let mut memory = vec![MaybeUninit::uninit(); LISTING_BYTES];
+        // What is read and not told is read again by whoever goes on.
+        let len = most.saturating_mul(DIRENT_BYTES).clamp(LONGEST_DIRENT, LISTING_BYTES);
+        let mut memory = vec![MaybeUninit::uninit(); len];
         let mut entries = Vec::new();
         // As many as fit into the memory at once come by one call; the next call is made only while all were `.` and `..`.
         let mut names = RawDir::new(directory, &mut memory);

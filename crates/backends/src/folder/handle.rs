@@ -36,11 +36,14 @@ impl Sealer {
         if kernel.bytes.len() > KERNEL_HANDLE {
             return Err(FileErrorKind::NotSupported);
         }
-        let mut bytes = Vec::with_capacity(HANDLE_HEAD + kernel.bytes.len() + HANDLE_CODE);
-        bytes.extend(kernel.kind.to_be_bytes());
-        bytes.extend(&kernel.bytes);
-        bytes.extend(self.code(&bytes));
-        FileHandle::new(&bytes).ok_or(FileErrorKind::NotSupported)
+        let mut handle = [0; HANDLE_HEAD + KERNEL_HANDLE + HANDLE_CODE];
+        let (head, rest) = handle.split_at_mut(HANDLE_HEAD);
+        head.copy_from_slice(&kernel.kind.to_be_bytes());
+        rest.iter_mut().zip(&kernel.bytes).for_each(|(to, from)| *to = *from);
+        let (named, code) = handle.split_at_mut(HANDLE_HEAD + kernel.bytes.len());
+        code.iter_mut().zip(self.code(named)).for_each(|(to, from)| *to = from);
+        let len = named.len() + HANDLE_CODE;
+        handle.get(..len).and_then(FileHandle::new).ok_or(FileErrorKind::NotSupported)
     }
 
     /// What the kernel calls the object of a handle that was given out.

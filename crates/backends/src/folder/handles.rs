@@ -58,6 +58,16 @@ impl Handles {
         self.sealer.seal(&KernelHandle { kind: OF_TABLE, bytes: object.bytes().to_vec() })
     }
 
+    /// The handle of an object that the kernel calls so; nothing where handles are of the table.
+    pub(super) fn of_kernel(&self, kernel: &KernelHandle) -> Option<FileHandle> {
+        if self.table.is_some() { None } else { self.sealer.seal(kernel).ok() }
+    }
+
+    /// True if handles are the kernel's.
+    pub(super) fn are_of_kernel(&self) -> bool {
+        self.table.is_none()
+    }
+
     /// Says whether a handle was given out.
     pub(super) fn check(&self, handle: &FileHandle) -> Result<(), FileErrorKind> {
         self.sealer.unseal(handle).map(drop)

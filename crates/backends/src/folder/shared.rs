@@ -216,12 +216,15 @@ impl Shared {
     /// An object that is open, as whatever, and where it was found.
     pub(super) fn node(&self, descriptor: OwnedFd, found: Option<Found<'_>>) -> Result<Node, FileErrorKind> {
         let stat = self.tree.stat(&descriptor).map_err(kind_of)?;
-        // A subvolume is another file system without being mounted. (A file may have another device where layers are laid over each other.)
-        if stat.kind == NodeKind::Directory && stat.device != self.root_stat.device {
-            return Err(FileErrorKind::Access);
-        }
+        self.must_be_here(&stat)?;
         let handle = self.handles.of(&descriptor, &stat, found)?;
         Ok(Node { descriptor: Arc::new(descriptor), handle, stat })
+    }
+
+    /// A subvolume is another file system without being mounted. (A file may have another device where layers are laid over each other.)
+    pub(super) fn must_be_here(&self, stat: &NodeStat) -> Result<(), FileErrorKind> {
+        let is_here = stat.kind != NodeKind::Directory || stat.device == self.root_stat.device;
+        if is_here { Ok(()) } else { Err(FileErrorKind::Access) }
     }
 
     /// The object of a handle that was given out: it must still be there, and, as a directory, in the folder.

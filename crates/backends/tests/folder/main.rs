@@ -7,5 +7,6 @@ mod content;
 mod contract;
 mod cores;
 mod escapes;
+mod listings;
 mod losses;
 mod poor_tree;

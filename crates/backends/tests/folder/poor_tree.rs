@@ -1,16 +1,18 @@
 //! A folder of a system that lacks something: the right to open kernel handles and to act for others, or a medium that takes what is written.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use buf::BufList;
 use host::{
     Actor, DataAccess, DataPlace, IoError, KernelHandle, Named, NewNode, NewTime, NodeEntry, NodeStat,
-    RangeChange, Right, Tree, TreeQueue, TreeSpace, WriteSync,
+    NodeTime, RangeChange, Right, Tree, TreeQueue, TreeSpace, WriteSync,
 };
 use reactor::SystemTree;
+use rustix::time::{ClockId, clock_gettime};
 
 /// `EPERM`.
 const NOT_PERMITTED: IoError = IoError(1);
@@ -26,11 +28,22 @@ pub(crate) struct PoorTree {
     pub(crate) blocking: AtomicU32,
     /// Flushes that will fail.
     pub(crate) failing_flushes: AtomicU32,
+    /// Looks without opening.
+    pub(crate) glances: AtomicU32,
+    /// A renaming that will come between the two parts of such a look.
+    pub(crate) rename_between: Mutex<Option<[PathBuf; 2]>>,
 }
 
 impl PoorTree {
     pub(crate) fn new(inner: SystemTree, is_root: bool) -> Self {
-        Self { inner, is_root, blocking: AtomicU32::new(0), failing_flushes: AtomicU32::new(0) }
+        Self {
+            inner,
+            is_root,
+            blocking: AtomicU32::new(0),
+            failing_flushes: AtomicU32::new(0),
+            glances: AtomicU32::new(0),
+            rename_between: Mutex::default(),
+        }
     }
 }
 
@@ -80,6 +93,20 @@ impl Tree for PoorTree {
 
     fn acts_for_others(&self) -> bool {
         self.is_root && self.inner.acts_for_others()
+    }
+
+    fn glance(&self, directory: &OwnedFd, name: &[u8]) -> Result<(NodeStat, KernelHandle), IoError> {
+        self.glances.fetch_add(1, Ordering::SeqCst);
+        let (stat, handle) = self.inner.glance(directory, name)?;
+        let Some([from, to]) = self.rename_between.lock().unwrap().take() else { return Ok((stat, handle)) };
+        std::fs::rename(from, to).unwrap();
+        Ok((stat, self.inner.glance(directory, name)?.1))
+    }
+
+    /// As if of a file system that sets times as those do that are known to, whatever the tests have: files of this machine all do.
+    fn stamp(&self) -> Option<NodeTime> {
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        Some(NodeTime { seconds: now.tv_sec, nanos: u32::try_from(now.tv_nsec).unwrap() })
     }
 
     fn open_kernel_handle(&self, handle: &KernelHandle) -> Result<OwnedFd, IoError> {

@@ -1,5 +1,7 @@
 //! GETATTR, VERIFY, NVERIFY and ACCESS (RFC 8881 §18.7, §18.31, §18.15, §18.1).
 
+use alloc::vec::Vec;
+
 use filesystem::{Access, Attributes, Features, Limits, Operation, Outcome, Space, Time};
 use rpc::xdr::{Reader, Writer};
 
@@ -8,7 +10,7 @@ use super::exports::{Place, Writes};
 use super::names::wire_handle;
 use super::stage::{AttributeStage, Purpose, Stage};
 use crate::limits::NAME;
-use crate::v4::attributes::number::RDATTR_ERROR;
+use crate::v4::attributes::number::{FILEHANDLE, RDATTR_ERROR};
 use crate::v4::attributes::{OF_SPACE, SUPPORTED, Sent, Source, WRITE_ONLY, encode};
 use crate::v4::{Bitmap, Status};
 
@@ -158,7 +160,7 @@ pub(crate) fn encode_object(env: &Env<'_>, out: &mut Writer, bitmap: &Bitmap, ob
         Place::File { export, .. } => env.shared.exports.get(export),
         Place::Pseudo(_) => None,
     };
-    let handle = wire_handle(env, place);
+    let handle = if bitmap.has(FILEHANDLE) { wire_handle(env, place) } else { Vec::new() };
     let source = Source {
         attributes,
         fsid: attributes.fsid,

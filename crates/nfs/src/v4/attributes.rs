@@ -1,6 +1,5 @@
 //! `fattr4`: attributes of files (RFC 8881 §5, RFC 7862 §12).
 
-use alloc::format;
 use alloc::vec::Vec;
 
 use filesystem::{Attributes, Features, FileType, Fsid, Limits, SetAttributes, SetTime, Space, Time};
@@ -130,6 +129,14 @@ pub const SUPPORTED: Bitmap = Bitmap::of(&[
     SUPPATTR_EXCLCREAT,
 ]);
 
+/// Those of them that are told.
+const TOLD: Bitmap = SUPPORTED.difference(&WRITE_ONLY);
+/// What few file systems know.
+const MADE: Bitmap = Bitmap::of(&[TIME_CREATE]);
+
+/// Digits of the largest number of a user or group.
+const OWNER_DIGITS: usize = 10;
+
 /// Everything that an object's attributes are made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
@@ -137,7 +144,7 @@ pub struct Source<'a> {
     pub attributes: &'a Attributes,
     /// The file system's name, as this server tells it.
     pub fsid: Fsid,
-    /// The object's handle on the wire.
+    /// The object's handle on the wire, if it is asked for.
     pub handle: &'a [u8],
     /// The number of the directory that the object is mounted on, or the object's own.
     pub mounted_on: u64,
@@ -151,9 +158,12 @@ pub struct Source<'a> {
 
 /// Writes those of the attributes that are served and asked for, as `fattr4`.
 pub fn encode(writer: &mut Writer, asked: &Bitmap, source: &Source<'_>) {
-    let mut told = Bitmap::default();
-    for number in asked.intersection(&SUPPORTED).iter().filter(|number| has(source, *number)) {
-        told.add(number);
+    let mut told = asked.intersection(&TOLD);
+    if source.space.is_none() {
+        told = told.difference(&OF_SPACE);
+    }
+    if source.attributes.time_create.is_none() {
+        told = told.difference(&MADE);
     }
     writer.put(&told);
     let length = writer.place();
@@ -163,16 +173,6 @@ pub fn encode(writer: &mut Writer, asked: &Bitmap, source: &Source<'_>) {
     }
     let bytes = writer.len().saturating_sub(before);
     writer.set(length, wire::bounded(bytes));
-}
-
-/// True if there is anything to tell.
-fn has(source: &Source<'_>, number: u32) -> bool {
-    match number {
-        TIME_CREATE => source.attributes.time_create.is_some(),
-        RDATTR_ERROR => true,
-        _ if OF_SPACE.has(number) => source.space.is_some(),
-        _ => !WRITE_ONLY.has(number),
-    }
 }
 
 fn encode_one(writer: &mut Writer, number: u32, source: &Source<'_>) {
@@ -206,8 +206,8 @@ fn encode_one(writer: &mut Writer, number: u32, source: &Source<'_>) {
         MAXWRITE => writer.u64(limits.max_write.min(crate::limits::PAYLOAD).into()),
         MODE => writer.u32(attributes.mode),
         NUMLINKS => writer.u32(attributes.numlinks),
-        OWNER => writer.opaque(format!("{}", attributes.owner).as_bytes()),
-        OWNER_GROUP => writer.opaque(format!("{}", attributes.owner_group).as_bytes()),
+        OWNER => decimal(writer, attributes.owner),
+        OWNER_GROUP => decimal(writer, attributes.owner_group),
         RAWDEV => {
             writer.u32(attributes.rawdev.major);
             writer.u32(attributes.rawdev.minor);
@@ -220,6 +220,20 @@ fn encode_one(writer: &mut Writer, number: u32, source: &Source<'_>) {
         TIME_MODIFY => time(writer, attributes.time_modify),
         _ => writer.u64(source.space.map_or(0, |space| of_space(number, &space))),
     }
+}
+
+/// A user's or group's number as a name (RFC 8881 §5.9).
+fn decimal(writer: &mut Writer, mut value: u32) {
+    let (mut digits, mut used) = ([0; OWNER_DIGITS], 0);
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0'.saturating_add(wire::saturate(value % 10));
+        (value, used) = (value / 10, used + 1);
+        if value == 0 {
+            break;
+        }
+    }
+    let unused = OWNER_DIGITS.saturating_sub(used);
+    writer.opaque(digits.get(unused..).unwrap_or_default());
 }
 
 fn of_space(number: u32, space: &Space) -> u64 {

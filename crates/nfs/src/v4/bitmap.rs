@@ -49,6 +49,18 @@ impl Bitmap {
         both
     }
 
+    /// What it has and `other` has not.
+    #[must_use]
+    pub const fn difference(&self, other: &Self) -> Self {
+        let mut rest = *self;
+        let mut at = 0;
+        while at < BITMAP_WORDS {
+            rest.0[at] &= !other.0[at];
+            at += 1;
+        }
+        rest
+    }
+
     /// True if it has everything that `other` has.
     pub fn contains(&self, other: &Self) -> bool {
         self.intersection(other) == *other
@@ -61,9 +73,16 @@ impl Bitmap {
 
     /// The numbers in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
-        let numbers = 0..u32::try_from(BITMAP_WORDS).unwrap_or_default().saturating_mul(WORD);
-        let set = *self;
-        numbers.filter(move |number| set.has(*number))
+        let firsts = (0..).step_by(usize::try_from(WORD).unwrap_or(usize::MAX));
+        firsts.zip(self.0).flat_map(|(first, word): (u32, u32)| {
+            let mut left = word;
+            core::iter::from_fn(move || {
+                let bit = left.trailing_zeros();
+                // Without its lowest bit.
+                left &= left.checked_sub(1)?;
+                Some(first.saturating_add(bit))
+            })
+        })
     }
 }
 

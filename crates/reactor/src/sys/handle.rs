@@ -1,5 +1,6 @@
 //! What file systems of the kernel call their objects: `name_to_handle_at`, `open_by_handle_at`.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -16,17 +17,22 @@ struct FileHandle {
     f_handle: [u8; LONGEST],
 }
 
-/// What the kernel calls an object that is open, `O_PATH` or otherwise.
-pub(crate) fn of(node: BorrowedFd<'_>) -> io::Result<KernelHandle> {
+/// The number of the mount that an object was found on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MountId(libc::c_int);
+
+/// What the kernel calls an object that is open, `O_PATH` or otherwise, if `name` is empty; else what it calls the object of that name in a directory that is
+/// open, a symbolic link itself.
+pub(crate) fn of(at: BorrowedFd<'_>, name: &CStr) -> io::Result<(KernelHandle, MountId)> {
     let room = libc::c_uint::try_from(LONGEST).unwrap_or_default();
     let mut handle = FileHandle { handle_bytes: room, handle_type: 0, f_handle: [0; LONGEST] };
     let mut mount: libc::c_int = 0;
-    // SAFETY: the path is an empty string; the structure is laid out as the kernel's, says how much room it has, and lives through the call, as does the number.
+    // SAFETY: the path is a string with its zero byte; the structure is laid out as the kernel's, says how much room it has, and lives through the call, as does the number.
     let result = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
-            node.as_raw_fd(),
-            c"".as_ptr(),
+            at.as_raw_fd(),
+            name.as_ptr(),
             std::ptr::from_mut(&mut handle),
             std::ptr::from_mut(&mut mount),
             libc::AT_EMPTY_PATH,
@@ -37,7 +43,7 @@ pub(crate) fn of(node: BorrowedFd<'_>) -> io::Result<KernelHandle> {
     }
     let len = usize::try_from(handle.handle_bytes).unwrap_or(LONGEST);
     let bytes = handle.f_handle.get(..len).unwrap_or_default().to_vec();
-    Ok(KernelHandle { kind: handle.handle_type, bytes })
+    Ok((KernelHandle { kind: handle.handle_type, bytes }, MountId(mount)))
 }
 
 /// Opens what the kernel calls so, in the file system of `mount`, as `O_PATH`.
