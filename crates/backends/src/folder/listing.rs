@@ -76,7 +76,9 @@ pub(super) fn read_directory(
     }
     if !objects.hold(shared, &directory) {
         objects = Objects::Found;
-        entries.iter_mut().for_each(|entry| objects.add_to(entry, shared, &directory));
+        for entry in &mut entries {
+            objects.add_to(entry, shared, &directory);
+        }
     }
     if entries.is_empty() && !eof {
         return Err(FileErrorKind::Invalid);
