@@ -355,10 +355,21 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
+    /// Starts file operations, and does at once what waits for nothing: handing that to another thread and waking up for its end takes longer.
     fn start_files(&mut self) {
-        let mut files = self.local.files.borrow_mut();
-        for op in files.drain(..) {
-            if let Some(refused) = self.core.driver.file(op) {
+        let (mut files, mut copied) = (self.local.files.borrow_mut(), 0);
+        for mut op in files.drain(..) {
+            let len = op.len();
+            if copied < limits::COPIED_AT_ONCE && op.write_now() {
+                copied += len;
+                op.finish();
+                continue;
+            }
+            let Some(mut refused) = self.core.driver.file(op) else { continue };
+            if copied < limits::COPIED_AT_ONCE && refused.read_now() {
+                copied += len;
+                refused.finish();
+            } else {
                 threads::submit(refused);
             }
         }

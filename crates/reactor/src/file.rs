@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::completion_list::CompletionList;
 use crate::core_local;
 use crate::limits::FILE_DEPTH;
-use crate::locked_file::LockedFile;
+use crate::locked_file::{LockedFile, Medium};
 use crate::sys::{self, FileOp, Verb};
 use crate::threads;
 
@@ -62,7 +62,8 @@ fn open(path: &str, options: OpenOptions) -> Result<File, Errno> {
     if writable && kind == BlockKind::Device {
         check_writable(&descriptor)?;
     }
-    let descriptor = LockedFile::new(descriptor);
+    let medium = Medium::of(&descriptor, options.direct);
+    let descriptor = LockedFile::new(descriptor, medium);
     if writable {
         // Two volumes on one file would overwrite each other: the second is refused with `EAGAIN`. The lock ends also when
         // the process is killed.

@@ -6,21 +6,46 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use host::IoError;
 
+use crate::limits::TMPFS;
 use crate::sys;
+
+/// What reading and writing a file may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// Nothing but memory, as for any memory: the file is on tmpfs.
+    Memory,
+    /// A medium, unless the page cache has what is read.
+    PageCache,
+    /// A medium, each time.
+    Direct,
+}
+
+impl Medium {
+    /// What an open file waits for.
+    pub(crate) fn of(file: impl AsFd, direct: bool) -> Self {
+        let is_tmpfs = rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type == TMPFS);
+        match (is_tmpfs, direct) {
+            (true, _) => Self::Memory,
+            (false, true) => Self::Direct,
+            (false, false) => Self::PageCache,
+        }
+    }
+}
 
 /// A descriptor whose lock ends when it is closed, even while the kernel still holds the file for a request that has completed:
 /// a file that was closed may be opened again at once.
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     pub(crate) descriptor: OwnedFd,
+    pub(crate) medium: Medium,
     /// The error number that a flush has ended with; zero if none has.
     failed_flush: AtomicI32,
 }
 
 impl LockedFile {
     /// A file whose lock is this descriptor's.
-    pub(crate) fn new(descriptor: OwnedFd) -> Self {
-        Self { descriptor, failed_flush: AtomicI32::new(0) }
+    pub(crate) fn new(descriptor: OwnedFd, medium: Medium) -> Self {
+        Self { descriptor, medium, failed_flush: AtomicI32::new(0) }
     }
 
     /// A flush has failed, whether or not a request still waits for it: the system reports that once.

@@ -27,7 +27,8 @@ use rustix::process::{Gid, Uid};
 use rustix::time::ClockId;
 
 use crate::file::failure;
-use crate::limits::{DIRENT_BYTES, FILE_SLICES, LISTING_BYTES, LONGEST_DIRENT, NAME_BYTES};
+use crate::limits::{DIRENT_BYTES, FILE_SLICES, LISTING_BYTES, LONGEST_DIRENT, NAME_BYTES, TMPFS};
+use crate::locked_file::Medium;
 use crate::sys;
 use crate::threads;
 use crate::tree_queue::Queue;
@@ -38,6 +39,7 @@ pub struct SystemTree {
     root: Arc<OwnedFd>,
     /// Where the folder is mounted, if the system tells.
     mount: Option<sys::handle::MountId>,
+    medium: Medium,
     /// Whether changes of directories have the time of this machine's clock.
     stamps: bool,
     acts_for_others: bool,
@@ -79,13 +81,14 @@ impl SystemTree {
             rustix::process::geteuid().is_root() && rustix::thread::set_thread_groups(&own_groups()?).is_ok();
         let mount = sys::handle::of(root.as_fd(), c"").ok().map(|(_, mount)| mount);
         let stamps = rustix::fs::fstatfs(&root).is_ok_and(|stat| STAMPING.contains(&stat.f_type));
-        Ok(Self { path, root, mount, stamps, acts_for_others })
+        let medium = Medium::of(&root, false);
+        Ok(Self { path, root, mount, medium, stamps, acts_for_others })
     }
 }
 
 /// File systems that set a directory's time of change by the clock of this machine's tick, before a change of its names is seen and while they have it locked
 /// against listings: tmpfs, ext4, XFS and Btrfs.
-const STAMPING: [rustix::fs::FsWord; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e];
+const STAMPING: [rustix::fs::FsWord; 4] = [TMPFS, 0xef53, 0x5846_5342, 0x9123_683e];
 
 fn own_groups() -> Result<Vec<Gid>, IoError> {
     rustix::process::getgroups().map_err(failure)
@@ -206,7 +209,7 @@ impl Tree for SystemTree {
     }
 
     fn open_queue(&self, waker: Waker) -> Box<dyn TreeQueue> {
-        Box::new(Queue::new(Arc::clone(&self.root), waker))
+        Box::new(Queue::new(Arc::clone(&self.root), self.medium, waker))
     }
 
     fn find(&self, directory: &OwnedFd, name: &[u8]) -> Result<OwnedFd, IoError> {

@@ -9,12 +9,14 @@ use host::{BlockRequest, TreeDone, TreeQueue};
 use crate::completion_list::CompletionList;
 use crate::core_local;
 use crate::limits::FILE_DEPTH;
+use crate::locked_file::Medium;
 use crate::sys::FileOp;
 
 /// Operations' boxes are used again, so that the steady state allocates nothing.
 pub(crate) struct Queue {
     /// What operations hold that have no file: one that is open anyway.
     none: Arc<OwnedFd>,
+    medium: Medium,
     completed: Arc<CompletionList<FileOp>>,
     free: Vec<Box<FileOp>>,
     taken: Vec<Box<FileOp>>,
@@ -22,9 +24,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(none: Arc<OwnedFd>, waker: Waker) -> Self {
+    pub(crate) fn new(none: Arc<OwnedFd>, medium: Medium, waker: Waker) -> Self {
         let completed = Arc::new(CompletionList::new(waker));
-        Self { none, completed, free: Vec::new(), taken: Vec::new(), under_way: 0 }
+        Self { none, medium, completed, free: Vec::new(), taken: Vec::new(), under_way: 0 }
     }
 }
 
@@ -34,7 +36,7 @@ impl TreeQueue for Queue {
             return Err(request);
         }
         self.under_way += 1;
-        let new = || Box::new(FileOp::of_any(&self.none, Arc::clone(&self.completed)));
+        let new = || Box::new(FileOp::of_any(&self.none, self.medium, Arc::clone(&self.completed)));
         let mut op = self.free.pop().unwrap_or_else(new);
         op.load_for(file, request);
         if op.is_trivial() {

@@ -1,7 +1,7 @@
 //! One file operation, as a ring entry or as blocking calls on a file thread.
 
 use std::fmt;
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::completion_list::CompletionList;
 use crate::convert::{self, call_length, index};
 use crate::limits::{FILE_SLICES, MOST_VECTORS};
-use crate::locked_file::{LockedFile, OpFile};
+use crate::locked_file::{LockedFile, Medium, OpFile};
 
 /// What a file operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,7 @@ pub struct FileOp {
     may_end: bool,
     result: Result<(), IoError>,
     file: OpFile,
+    medium: Medium,
     /// The description that flushes go to.
     flushes: Arc<OwnedFd>,
     completed: Arc<CompletionList<FileOp>>,
@@ -60,6 +61,7 @@ impl FileOp {
         flushes: Arc<OwnedFd>,
         completed: Arc<CompletionList<FileOp>>,
     ) -> Self {
+        let medium = file.medium;
         Self {
             verb: Verb::Flush,
             tag: 0,
@@ -73,13 +75,18 @@ impl FileOp {
             may_end: false,
             result: Ok(()),
             file: OpFile::Locked(file),
+            medium,
             flushes,
             completed,
         }
     }
 
     /// An operation to be filled by [`FileOp::load_for`]; until then it is of this file.
-    pub(crate) fn of_any(file: &Arc<OwnedFd>, completed: Arc<CompletionList<FileOp>>) -> Self {
+    pub(crate) fn of_any(
+        file: &Arc<OwnedFd>,
+        medium: Medium,
+        completed: Arc<CompletionList<FileOp>>,
+    ) -> Self {
         let (verb, file, flushes) = (Verb::Flush, OpFile::Plain(Arc::clone(file)), Arc::clone(file));
         Self {
             verb,
@@ -94,6 +101,7 @@ impl FileOp {
             may_end: true,
             result: Ok(()),
             file,
+            medium,
             flushes,
             completed,
         }
@@ -255,6 +263,47 @@ impl FileOp {
             };
             if self.advance(result) {
                 return;
+            }
+        }
+    }
+
+    /// Bytes that it moves.
+    pub(crate) fn len(&self) -> usize {
+        index(self.len)
+    }
+
+    /// Does the whole of a write to memory, or of its flush, which waits for nothing; true when it has ended. Reads are not among them: a ring does them in its
+    /// next call, all in one.
+    pub(crate) fn write_now(&mut self) -> bool {
+        let is_meant = matches!(self.verb, Verb::Write { .. } | Verb::Flush) && self.medium == Medium::Memory;
+        if is_meant {
+            self.run();
+        }
+        is_meant
+    }
+
+    /// Reads what is in memory, or in the page cache; true when that was all. What it lacks is left.
+    pub(crate) fn read_now(&mut self) -> bool {
+        match (self.verb, self.medium) {
+            (Verb::Read, Medium::Memory) => {
+                self.run();
+                true
+            }
+            (Verb::Read, Medium::PageCache) => self.read_cached(),
+            _ => false,
+        }
+    }
+
+    fn read_cached(&mut self) -> bool {
+        loop {
+            let (position, start) = (self.position(), index(self.done));
+            let Some(rest) = self.into.as_mut().and_then(|into| into.get_mut(start..)) else { return false };
+            let mut slices = [IoSliceMut::new(rest)];
+            // Whatever the reason is that nothing can be said at once: whoever may wait asks again.
+            match rustix::io::preadv2(&self.file, &mut slices, position, ReadWriteFlags::NOWAIT) {
+                Ok(count) if self.advance(wire::bounded(count)) => return true,
+                Ok(_) => {}
+                Err(_) => return false,
             }
         }
     }
