@@ -4,6 +4,7 @@
 //! sleeps.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -119,7 +120,7 @@ pub(crate) struct CoreLocal {
     pub(crate) sockets: RefCell<Vec<DialSocket>>,
     pub(crate) watches: RefCell<Vec<Watch>>,
     pub(crate) woken: RefCell<Vec<EndpointId>>,
-    pub(crate) files: RefCell<Vec<Box<FileOp>>>,
+    pub(crate) files: RefCell<VecDeque<Box<FileOp>>>,
     pub(crate) polled: PolledList,
     requests: Arc<TurnRequests>,
 }
@@ -141,6 +142,7 @@ impl CoreLocal {
     pub(crate) fn is_empty(&self) -> bool {
         self.dials.borrow().is_empty()
             && self.sockets.borrow().is_empty()
+            && self.files.borrow().is_empty()
             && self.watches.borrow().is_empty()
             && self.woken.borrow().is_empty()
     }
@@ -174,7 +176,7 @@ fn current() -> Option<Rc<CoreLocal>> {
 /// Starts a file operation on the calling core's ring, or on a file thread if there is none.
 pub(crate) fn start_file(op: Box<FileOp>) {
     match current() {
-        Some(local) => local.files.borrow_mut().push(op),
+        Some(local) => local.files.borrow_mut().push_back(op),
         None => threads::submit(op),
     }
 }

@@ -355,23 +355,37 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Starts file operations, and does at once what waits for nothing: handing that to another thread and waking up for its end takes longer.
+    /// Starts file operations.
+    ///
+    /// What waits for nothing is done at once: handing it to another thread, and waking up for its end, takes longer than the copy. A turn does a few of those,
+    /// and the next turn more, so that answers go out in between and clients are not idle meanwhile.
     fn start_files(&mut self) {
-        let (mut files, mut copied) = (self.local.files.borrow_mut(), 0);
-        for mut op in files.drain(..) {
-            let len = op.len();
-            if copied < limits::COPIED_AT_ONCE && op.write_now() {
-                copied += len;
-                op.finish();
-                continue;
-            }
-            let Some(mut refused) = self.core.driver.file(op) else { continue };
-            if copied < limits::COPIED_AT_ONCE && refused.read_now() {
-                copied += len;
-                refused.finish();
+        let mut files = self.local.files.borrow_mut();
+        let (mut done, mut bytes) = (0, 0);
+        for _ in 0..files.len() {
+            let Some(mut op) = files.pop_front() else { return };
+            let may_do = done < limits::FILES_PER_TURN && bytes < limits::FILE_BYTES_PER_TURN;
+            if op.is_of_memory() {
+                if !may_do {
+                    files.push_back(op);
+                    continue;
+                }
+                op.run();
             } else {
-                threads::submit(refused);
+                let Some(refused) = self.core.driver.file(op) else { continue };
+                op = refused;
+                if op.may_be_cached() && !may_do {
+                    files.push_back(op);
+                    continue;
+                }
+                if !(op.may_be_cached() && op.read_cached()) {
+                    threads::submit(op);
+                    continue;
+                }
             }
+            done += 1;
+            bytes += op.moved();
+            op.finish();
         }
     }
 

@@ -114,8 +114,11 @@ pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) const BIND_RETRY: Duration = Duration::from_millis(20);
 /// The kind of file systems in memory (`TMPFS_MAGIC`).
 pub(crate) const TMPFS: rustix::fs::FsWord = 0x0102_1994;
-/// Bytes of files that a turn copies itself, about: what is in memory. More goes the way of what may wait, so that connections are served in between.
-pub(crate) const COPIED_AT_ONCE: usize = 4 << 20;
+/// Operations on files that a turn does itself: a quarter of what clients usually have under way, so that what follows upon the first begins while the others are
+/// done.
+pub(crate) const FILES_PER_TURN: usize = 8;
+/// Bytes that it copies with that, about: one operation of the largest that are usual.
+pub(crate) const FILE_BYTES_PER_TURN: usize = 64 << 10;
 /// Bytes of memory for one look at a directory at most: some hundred names.
 pub(crate) const LISTING_BYTES: usize = 32 << 10;
 /// Bytes of one name in it, as most are: 19 before the name, and a name of up to 20 (`struct linux_dirent64`).

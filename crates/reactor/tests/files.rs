@@ -29,6 +29,7 @@ on_both_drivers!(
     what_is_written_is_read,
     holes_are_punched_zeroed_and_found,
     many_operations_are_under_way_at_once,
+    many_operations_on_memory_are_done_in_turns,
     a_read_beyond_the_end_is_an_error,
     a_write_beyond_what_a_file_can_hold_is_refused,
     writing_what_is_open_for_reading_fails,
@@ -203,6 +204,27 @@ fn many_operations_are_under_way_at_once(driver: Driver) {
             done.data.as_deref() == Some(&flat(&pieces(&[4096], number.to_le_bytes()[0]))[..]),
             "{number}"
         );
+    }
+}
+
+/// More than one turn does by itself.
+fn many_operations_on_memory_are_done_in_turns(driver: Driver) {
+    const LEN: usize = 100_000;
+    let memory = rustix::fs::memfd_create("volume", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&memory));
+    let file = create(path.as_ref(), 100 * LEN as u64);
+    let data: Vec<BufList> = (0..100).map(|seed| pieces(&[60_000, 40_000], seed)).collect();
+    let places = || (0..).step_by(LEN);
+    let mut writes: Vec<_> =
+        places().zip(&data).map(|(offset, data)| write(offset, data, offset % 3 == 0)).collect();
+    writes.push(BlockOperation::Flush);
+    let reads: Vec<_> = places().take(100).map(|offset| read(offset, LEN)).collect();
+    let done = run(driver, &file, vec![writes, reads]);
+    assert_eq!(done[0].len(), 101);
+    assert!(done[0].iter().all(|done| done.result == Ok(())));
+    for (done, data) in done[1].iter().zip(&data) {
+        assert_eq!(done.result, Ok(()));
+        assert_eq!(done.data.as_deref(), Some(&*flat(data)));
     }
 }
 

@@ -267,34 +267,18 @@ impl FileOp {
         }
     }
 
-    /// Bytes that it moves.
-    pub(crate) fn len(&self) -> usize {
-        index(self.len)
+    /// True of what waits for nothing: what is read from and written to memory, and its flushes.
+    pub(crate) fn is_of_memory(&self) -> bool {
+        self.medium == Medium::Memory && matches!(self.verb, Verb::Read | Verb::Write { .. } | Verb::Flush)
     }
 
-    /// Does the whole of a write to memory, or of its flush, which waits for nothing; true when it has ended. Reads are not among them: a ring does them in its
-    /// next call, all in one.
-    pub(crate) fn write_now(&mut self) -> bool {
-        let is_meant = matches!(self.verb, Verb::Write { .. } | Verb::Flush) && self.medium == Medium::Memory;
-        if is_meant {
-            self.run();
-        }
-        is_meant
+    /// True of what waits for nothing if the page cache has it.
+    pub(crate) fn may_be_cached(&self) -> bool {
+        self.medium == Medium::PageCache && self.verb == Verb::Read
     }
 
-    /// Reads what is in memory, or in the page cache; true when that was all. What it lacks is left.
-    pub(crate) fn read_now(&mut self) -> bool {
-        match (self.verb, self.medium) {
-            (Verb::Read, Medium::Memory) => {
-                self.run();
-                true
-            }
-            (Verb::Read, Medium::PageCache) => self.read_cached(),
-            _ => false,
-        }
-    }
-
-    fn read_cached(&mut self) -> bool {
+    /// Reads what the page cache has; true when that was all. What it lacks is left.
+    pub(crate) fn read_cached(&mut self) -> bool {
         loop {
             let (position, start) = (self.position(), index(self.done));
             let Some(rest) = self.into.as_mut().and_then(|into| into.get_mut(start..)) else { return false };

@@ -50,7 +50,7 @@ impl Bench {
     fn begin(&mut self, operation: BlockOperation) -> Box<FileOp> {
         let _guard = core_local::enter(Rc::clone(&self.local)).unwrap();
         self.queue.submit(BlockRequest { tag: 1, operation }).unwrap();
-        self.local.files.borrow_mut().pop().unwrap()
+        self.local.files.borrow_mut().pop_back().unwrap()
     }
 
     fn carry_out(&mut self, on: On, mut op: Box<FileOp>) -> Result<(), IoError> {
@@ -281,4 +281,74 @@ fn a_file_thread_writes_durably_what_is_to_be_durable() {
         }
     };
     std::thread::spawn(on_its_own_thread).join().unwrap();
+}
+
+#[test]
+fn what_a_file_waits_for_is_known() {
+    let memory = rustix::fs::memfd_create("file", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let other = std::fs::File::open("/proc/version").unwrap();
+    for direct in [false, true] {
+        assert_eq!(Medium::of(&memory, direct), Medium::Memory);
+    }
+    assert_eq!((Medium::of(&other, false), Medium::of(&other, true)), (Medium::PageCache, Medium::Direct));
+}
+
+#[test]
+fn only_reads_and_what_is_of_memory_are_done_at_once() {
+    let mut bench = Bench::new();
+    let (offset, len) = (0, 4096);
+    for (operation, of_memory, cached) in [
+        (BlockOperation::Read { offset, into: Buf::zeroed(4096) }, true, true),
+        (write(false), true, false),
+        (write(true), true, false),
+        (BlockOperation::Flush, true, false),
+        // Both may be long, whatever the file is on.
+        (BlockOperation::Discard { offset, len }, false, false),
+        (BlockOperation::Zero { offset, len }, false, false),
+    ] {
+        let mut op = bench.begin(operation);
+        let mut ask = |medium| {
+            op.medium = medium;
+            (op.is_of_memory(), op.may_be_cached())
+        };
+        assert_eq!(ask(Medium::Memory), (of_memory, false));
+        assert_eq!(ask(Medium::PageCache), (false, cached));
+        assert_eq!(ask(Medium::Direct), (false, false));
+    }
+}
+
+/// What the page cache does not give is left to whoever may wait, and what it gave is not read again.
+#[test]
+fn what_is_not_cached_is_read_by_whoever_may_wait() {
+    let mut bench = Bench::new();
+    let op = bench.begin(BlockOperation::Write { offset: 0, data: data(8192), durable: false });
+    assert_eq!(bench.carry_out(On::Thread, op), Ok(()));
+    let mut written = vec![0; 8192];
+    data(8192).copy_to(&mut written);
+    let read = || BlockOperation::Read { offset: 0, into: Buf::zeroed(8192) };
+    // A file system that knows no reads without waiting gives nothing.
+    let mut op = bench.begin(read());
+    if !op.read_cached() {
+        op.run();
+    }
+    assert_eq!(op.take_done().data.as_deref(), Some(&*written));
+    // A part was there.
+    let mut op = bench.begin(read());
+    op.into.as_mut().unwrap()[..5000].copy_from_slice(&written[..5000]);
+    assert!(!op.advance(5000));
+    if !op.read_cached() {
+        op.run();
+    }
+    assert_eq!((op.moved(), op.take_done().data.as_deref()), (8192, Some(&*written)));
+    // Nothing is, of what cannot be read so.
+    let mut op = bench.begin(read());
+    op.file = OpFile::Plain(Arc::new(rustix::pipe::pipe().unwrap().0));
+    assert!(!op.read_cached());
+    assert_eq!((op.moved(), op.result), (0, Ok(())));
+    // A file that ends within what was asked for is an error, as everywhere.
+    let mut op = bench.begin(BlockOperation::Read { offset: SIZE - 1, into: Buf::zeroed(2) });
+    if !op.read_cached() {
+        op.run();
+    }
+    assert_eq!(op.take_done().result, Err(IoError(libc::EIO)));
 }
