@@ -40,7 +40,7 @@ pub use service::{CoreIndex, Postbox, Service, World};
 pub use state::{MemoryState, StateError, StateErrorKind, StateStore, VolumeState};
 pub use stream::{Accepted, Dialer, Endpoint, Refusal};
 pub use tree::{
-    Actor, DataAccess, DataPlace, DeviceNumber, KernelHandle, Named, NewNode, NewTime, NodeEntry, NodeKind,
-    NodeStat, NodeTime, RangeChange, Right, Tree, TreeDone, TreeQueue, TreeSpace, WriteSync,
+    Actor, DataAccess, DataPlace, DeviceNumber, Glance, KernelHandle, Named, NewNode, NewTime, NodeEntry,
+    NodeKind, NodeStat, NodeTime, RangeChange, Right, Tree, TreeDone, TreeQueue, TreeSpace, WriteSync,
 };
 pub use watch::WatchEndpoint;

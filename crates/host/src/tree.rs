@@ -91,6 +91,15 @@ pub struct KernelHandle {
     pub bytes: Vec<u8>,
 }
 
+/// What is known of an object that was not opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glance {
+    /// What it was by the second look.
+    pub stat: NodeStat,
+    /// What the kernel called it by the first.
+    pub handle: KernelHandle,
+}
+
 /// In whose name something is done.
 #[derive(Debug, Clone, Copy)]
 pub struct Actor<'a> {
@@ -231,7 +240,7 @@ pub trait Tree: Send + Sync + fmt::Debug {
     fn find(&self, directory: &OwnedFd, name: &[u8]) -> Result<OwnedFd, IoError>;
     /// What [`Tree::find`], [`Tree::stat`] and [`Tree::kernel_handle`] would say of `name`, without opening it: by two looks, so that both are of one object only if
     /// nobody changed the directory meanwhile, which [`Tree::stamp`] tells.
-    fn glance(&self, directory: &OwnedFd, name: &[u8]) -> Result<(NodeStat, KernelHandle), IoError>;
+    fn glance(&self, directory: &OwnedFd, name: &[u8]) -> Result<Glance, IoError>;
     /// A time that whoever changes a directory's names from now on sets as its [`changed`](NodeStat::changed) or exceeds; nothing where the file system is not
     /// known to do so. A time that is a whole microsecond may be cut off, and says nothing.
     fn stamp(&self) -> Option<NodeTime>;

@@ -112,8 +112,6 @@ pub(crate) const FILE_SLICES: usize = 64;
 pub(crate) const BIND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time between two attempts to take such an address.
 pub(crate) const BIND_RETRY: Duration = Duration::from_millis(20);
-/// The kind of file systems in memory (`TMPFS_MAGIC`).
-pub(crate) const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 /// Operations on files that a turn does itself: a quarter of what clients usually have under way, so that what follows upon the first begins while the others are
 /// done.
 pub(crate) const FILES_PER_TURN: usize = 8;

@@ -1,4 +1,4 @@
-//! An opened file with its lock, and whether one of its flushes has failed: what outlives the file's queues in their operations.
+//! An opened file: what its operations may wait for, its lock, and whether one of its flushes has failed; what outlives its queues in their operations.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use host::IoError;
 
-use crate::limits::TMPFS;
 use crate::sys;
+
+/// The kind of file systems in memory (`TMPFS_MAGIC`).
+pub(crate) const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 /// What reading and writing a file may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

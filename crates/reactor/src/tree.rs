@@ -15,8 +15,8 @@ use std::task::Waker;
 
 use buf::BufList;
 use host::{
-    Actor, DataAccess, DataPlace, DeviceNumber, IoError, KernelHandle, Named, NewNode, NewTime, NodeEntry,
-    NodeKind, NodeStat, NodeTime, RangeChange, Right, Tree, TreeQueue, TreeSpace, WriteSync,
+    Actor, DataAccess, DataPlace, DeviceNumber, Glance, IoError, KernelHandle, Named, NewNode, NewTime,
+    NodeEntry, NodeKind, NodeStat, NodeTime, RangeChange, Right, Tree, TreeQueue, TreeSpace, WriteSync,
 };
 use rustix::fs::{
     Access, AtFlags, FallocateFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags, SeekFrom,
@@ -27,8 +27,8 @@ use rustix::process::{Gid, Uid};
 use rustix::time::ClockId;
 
 use crate::file::failure;
-use crate::limits::{DIRENT_BYTES, FILE_SLICES, LISTING_BYTES, LONGEST_DIRENT, NAME_BYTES, TMPFS};
-use crate::locked_file::Medium;
+use crate::limits::{DIRENT_BYTES, FILE_SLICES, LISTING_BYTES, LONGEST_DIRENT, NAME_BYTES};
+use crate::locked_file::{Medium, TMPFS};
 use crate::sys;
 use crate::threads;
 use crate::tree_queue::Queue;
@@ -79,7 +79,7 @@ impl SystemTree {
         // Becoming who one is already succeeds for whoever may become somebody else, and needs nothing undone.
         let acts_for_others =
             rustix::process::geteuid().is_root() && rustix::thread::set_thread_groups(&own_groups()?).is_ok();
-        let mount = sys::handle::of(root.as_fd(), c"").ok().map(|(_, mount)| mount);
+        let mount = sys::handle::of(root.as_fd(), c"").ok().map(|known| known.mount);
         let stamps = rustix::fs::fstatfs(&root).is_ok_and(|stat| STAMPING.contains(&stat.f_type));
         let medium = Medium::of(&root, false);
         Ok(Self { path, root, mount, medium, stamps, acts_for_others })
@@ -230,15 +230,16 @@ impl Tree for SystemTree {
     }
 
     fn kernel_handle(&self, node: &OwnedFd) -> Result<KernelHandle, IoError> {
-        sys::handle::of(node.as_fd(), c"").map(|(handle, _)| handle).map_err(|error| unnumbered(&error))
+        sys::handle::of(node.as_fd(), c"").map(|known| known.handle).map_err(|error| unnumbered(&error))
     }
 
-    fn glance(&self, directory: &OwnedFd, name: &[u8]) -> Result<(NodeStat, KernelHandle), IoError> {
+    fn glance(&self, directory: &OwnedFd, name: &[u8]) -> Result<Glance, IoError> {
         let mut bytes = [0; NAME_BYTES + 1];
         let place = bytes.get_mut(..name.len()).ok_or(failure(Errno::NAMETOOLONG))?;
         place.copy_from_slice(name);
         let name = CStr::from_bytes_until_nul(&bytes).map_err(|_| failure(Errno::NAMETOOLONG))?;
-        let (handle, mount) = sys::handle::of(directory.as_fd(), name).map_err(|error| unnumbered(&error))?;
+        let sys::handle::Known { handle, mount } =
+            sys::handle::of(directory.as_fd(), name).map_err(|error| unnumbered(&error))?;
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let stat = rustix::fs::statx(directory, name, flags, wanted).map_err(failure)?;
@@ -247,7 +248,7 @@ impl Tree for SystemTree {
         if Some(mount) != self.mount || leads_off {
             return Err(failure(Errno::XDEV));
         }
-        Ok((node_stat(&stat), handle))
+        Ok(Glance { stat: node_stat(&stat), handle })
     }
 
     fn stamp(&self) -> Option<NodeTime> {

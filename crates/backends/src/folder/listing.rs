@@ -2,7 +2,7 @@
 //!
 //! A cookie is the file system's own position after an entry, which stays valid while the directory changes, moved up by the cookies that are the server's.
 
-use host::{NodeStat, NodeTime};
+use host::{Glance, NodeStat, NodeTime};
 
 use super::error::kind_of;
 use super::handles::Found;
@@ -139,9 +139,9 @@ fn found(shared: &Shared, directory: &Node, name: &Name) -> Option<EntryObject> 
 }
 
 fn glanced(shared: &Shared, directory: &Node, name: &Name) -> Option<EntryObject> {
-    let (stat, kernel) = shared.tree.glance(&directory.descriptor, name.as_bytes()).ok()?;
+    let Glance { stat, handle } = shared.tree.glance(&directory.descriptor, name.as_bytes()).ok()?;
     shared.must_be_here(&stat).ok()?;
-    Some(EntryObject { handle: shared.handles.of_kernel(&kernel)?, attributes: shared.attributes(&stat) })
+    Some(EntryObject { handle: shared.handles.of_kernel(&handle)?, attributes: shared.attributes(&stat) })
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::task::Waker;
 
 use buf::BufList;
 use host::{
-    Actor, DataAccess, DataPlace, IoError, KernelHandle, Named, NewNode, NewTime, NodeEntry, NodeStat,
-    NodeTime, RangeChange, Right, Tree, TreeQueue, TreeSpace, WriteSync,
+    Actor, DataAccess, DataPlace, Glance, IoError, KernelHandle, Named, NewNode, NewTime, NodeEntry,
+    NodeStat, NodeTime, RangeChange, Right, Tree, TreeQueue, TreeSpace, WriteSync,
 };
 use reactor::SystemTree;
 use rustix::time::{ClockId, clock_gettime};
@@ -95,12 +95,12 @@ impl Tree for PoorTree {
         self.is_root && self.inner.acts_for_others()
     }
 
-    fn glance(&self, directory: &OwnedFd, name: &[u8]) -> Result<(NodeStat, KernelHandle), IoError> {
+    fn glance(&self, directory: &OwnedFd, name: &[u8]) -> Result<Glance, IoError> {
         self.glances.fetch_add(1, Ordering::SeqCst);
-        let (stat, handle) = self.inner.glance(directory, name)?;
-        let Some([from, to]) = self.rename_between.lock().unwrap().take() else { return Ok((stat, handle)) };
+        let seen = self.inner.glance(directory, name)?;
+        let Some([from, to]) = self.rename_between.lock().unwrap().take() else { return Ok(seen) };
         std::fs::rename(from, to).unwrap();
-        Ok((stat, self.inner.glance(directory, name)?.1))
+        Ok(Glance { stat: seen.stat, handle: self.inner.glance(directory, name)?.handle })
     }
 
     /// As if of a file system that sets times as those do that are known to, whatever the tests have: files of this machine all do.

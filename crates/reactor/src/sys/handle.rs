@@ -21,9 +21,15 @@ struct FileHandle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MountId(libc::c_int);
 
+/// An object as the kernel knows it.
+pub(crate) struct Known {
+    pub(crate) handle: KernelHandle,
+    pub(crate) mount: MountId,
+}
+
 /// What the kernel calls an object that is open, `O_PATH` or otherwise, if `name` is empty; else what it calls the object of that name in a directory that is
 /// open, a symbolic link itself.
-pub(crate) fn of(at: BorrowedFd<'_>, name: &CStr) -> io::Result<(KernelHandle, MountId)> {
+pub(crate) fn of(at: BorrowedFd<'_>, name: &CStr) -> io::Result<Known> {
     let room = libc::c_uint::try_from(LONGEST).unwrap_or_default();
     let mut handle = FileHandle { handle_bytes: room, handle_type: 0, f_handle: [0; LONGEST] };
     let mut mount: libc::c_int = 0;
@@ -43,7 +49,7 @@ pub(crate) fn of(at: BorrowedFd<'_>, name: &CStr) -> io::Result<(KernelHandle, M
     }
     let len = usize::try_from(handle.handle_bytes).unwrap_or(LONGEST);
     let bytes = handle.f_handle.get(..len).unwrap_or_default().to_vec();
-    Ok((KernelHandle { kind: handle.handle_type, bytes }, MountId(mount)))
+    Ok(Known { handle: KernelHandle { kind: handle.handle_type, bytes }, mount: MountId(mount) })
 }
 
 /// Opens what the kernel calls so, in the file system of `mount`, as `O_PATH`.
