@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use host::IoError;
+use rustix::fs::FileType;
 
 use crate::sys;
 
@@ -23,10 +24,14 @@ pub(crate) enum Medium {
 }
 
 impl Medium {
-    /// What an open file waits for.
+    /// What an open file waits for, or the files of an open directory. Devices have nodes on tmpfs and are elsewhere.
     pub(crate) fn of(file: impl AsFd, direct: bool) -> Self {
-        let is_tmpfs = rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type == TMPFS);
-        match (is_tmpfs, direct) {
+        let file = file.as_fd();
+        let is_there = rustix::fs::fstat(file).is_ok_and(|stat| {
+            matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory)
+        });
+        let is_of_memory = is_there && rustix::fs::fstatfs(file).is_ok_and(|stat| stat.f_type == TMPFS);
+        match (is_of_memory, direct) {
             (true, _) => Self::Memory,
             (false, true) => Self::Direct,
             (false, false) => Self::PageCache,

@@ -16,6 +16,7 @@ use super::*;
 use crate::core_local::{self, CoreLocal};
 use crate::driver::{Driver, Ring, Wait};
 use crate::file::Files;
+use crate::locked_file::TMPFS;
 use crate::polled_list::PolledList;
 use crate::wakeup::{Sleeper, Wakeup};
 
@@ -287,6 +288,10 @@ fn a_file_thread_writes_durably_what_is_to_be_durable() {
 fn what_a_file_waits_for_is_known() {
     let memory = rustix::fs::memfd_create("file", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let other = std::fs::File::open("/proc/version").unwrap();
+    // As the nodes of disks, it is on a file system in memory.
+    let device = std::fs::File::open("/dev/null").unwrap();
+    assert_eq!(rustix::fs::fstatfs(&device).unwrap().f_type, TMPFS);
+    assert_ne!(Medium::of(&device, false), Medium::Memory);
     for direct in [false, true] {
         assert_eq!(Medium::of(&memory, direct), Medium::Memory);
     }
